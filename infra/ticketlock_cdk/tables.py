@@ -25,7 +25,7 @@ TO_WRITE = (
     "kms:ReEncryptFrom",
     "kms:ReEncryptTo",
 )
-_SENDS = ("kms:Decrypt", "kms:GenerateDataKey")
+TO_SEND = ("kms:Decrypt", "kms:GenerateDataKey")
 
 TTL_ATTRIBUTE = "expiresAt"
 ALLOWED = "a table as a construct, the name of one in this account and Region, or its ARN"
@@ -53,7 +53,7 @@ def let_send(grantee: iam.IGrantable, key: kms.IKey) -> iam.Grant:
 
     https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-key-management.html
     """
-    return key.grant(grantee, *_SENDS)
+    return key.grant(grantee, *TO_SEND)
 
 
 def let_logs_use(key: kms.IKey, scope: Construct) -> None:
@@ -88,7 +88,7 @@ def let_rules_use(key: kms.IKey, scope: Construct) -> None:
         scope,
         name="EventBridge",
         service="events.amazonaws.com",
-        actions=_SENDS,
+        actions=TO_SEND,
         conditions={
             "ArnLike": {"aws:SourceArn": f"arn:{stack.partition}:events:{stack.region}:{stack.account}:rule/*"}
         },

@@ -67,9 +67,15 @@ _TEMPLATE = re.compile(
     r"""
     \{\{ | \{% | \{[^{}]*\}            # {id}, {{ id }}, {% id %}, ${id}, #{id}
     | \$\$?[.\[(A-Za-z_]               # $.id, $['id'], $(id), $id
-    | %(?:\(\w+\))?[sdr](?!\w)        # %s, %(id)s
-    | <[A-Za-z_]\w*>                  # <id>
-    | (?:^|/):[A-Za-z_]\w*            # :id
+    | (?<!\w)\$[1-9](?![\w.,])        # $1
+    | %(?:\(\w+\))?(?:[0-]\d+)?[sdir](?!\w)   # %s, %(id)s, %05d
+    | %[A-Za-z_]\w*%                  # %ID%
+    | <(?:%=?)?\s*[A-Za-z_][\w.\ -]*%?>       # <id>, <order.id>, <%= id %>
+    | \[\[                            # [[id]]
+    | (?:^|[/-]):[A-Za-z_]\w*         # :id
+    | (?<!\w)[#@](?:\w*_id|\w*[a-z]I[dD]|id|ID)\b   # #id, @orderId
+    | ^(['"]).*\1\s*[+&]             # 'order-' + id, "order-" & id
+    | [+&]\s*(['"]).*\2$             # id + '-order'
     | \bStates\.\w+\(               # States.Format(...)
     """,
     re.VERBOSE,

@@ -30,6 +30,11 @@ def item_of(locks: LockClient, entity: str) -> LockItem:
     return item
 
 
+def in_the_table(command: Command) -> str:
+    """How a question names the table."""
+    return f"in the table '{command.environment['TICKETLOCK_TABLE']}' in us-east-1 (http"
+
+
 def told(command: Command, *arguments: str) -> dict[str, Any]:
     ended = command.run(*arguments)
     assert (ended.exit_code, ended.err) == (0, "")
@@ -98,6 +103,7 @@ def test_a_lock_is_freed_by_force_after_a_question_that_names_its_holder(
     ended = command.run("release", entity, "--force", "--by", "ann", "--why", "it was killed", text="y\n")
     assert (ended.exit_code, ended.out) == (0, f"taken from the holder, fencing token {token}\n")
     assert f"the holder, fencing token {token}: its lease ends in" in ended.err
+    assert f"Take the lock on '{entity}' {in_the_table(command)}" in ended.err
     assert held(locks, entity) == 0
     taken = item_of(locks, entity).last_forced
     assert taken is not None
@@ -132,6 +138,7 @@ def test_a_holder_or_a_waiter_that_is_not_there_ends_a_command_with_76(
 def test_a_limit_is_set_after_a_question(command: Command, locks: LockClient, entity: str) -> None:
     ended = command.run("limit", entity, "2", text="y\n")
     assert (ended.exit_code, ended.out) == (0, f"{entity}: 2 permits, held by 0, 0 waiting\n")
+    assert f"Let at most 2 at once hold the lock on '{entity}' {in_the_table(command)}" in ended.err
     assert "not used yet" in ended.err
     decided = item_of(locks, entity).limit_set
     assert decided is not None
@@ -170,9 +177,11 @@ def test_on_a_terminal_the_reason_is_asked_for_unless_it_is_given(
 
 def test_a_limit_of_a_lock_without_earlier_users_is_unset_to_a_number(command: Command, entity: str) -> None:
     command.run("limit", entity, "5", "--yes")
-    ended = command.run("limit", entity, "--unset", "--yes")
+    table = command.environment["TICKETLOCK_TABLE"]
+    ended = command.run("limit", entity, "--unset", "--yes", "--table", table)
     is_refused(ended, 2, f"ticketlock: no one had used the lock on '{entity}' before its limit was set, so ")
-    assert f"`ticketlock limit {entity} N --unset`; N is the number" in ended.err
+    assert f"`ticketlock --table {table} limit {entity} N --unset`; N is the number" in ended.err
+    is_refused(command.run("limit", entity, "N", "--unset", "--yes"), 2, "put the number of permits that the lock's")
     assert command.run("limit", entity, "1", "--unset", "--yes").exit_code == 0
     assert command.run("run", entity, "--no-wait", "--", "true").exit_code == 0
 
@@ -201,6 +210,7 @@ def test_a_waiter_is_removed_after_a_question_that_names_it(command: Command, lo
         ended = command.run("remove-waiter", entity, ticket, text="y\n")
         assert (ended.exit_code, ended.out) == (0, f"removed {row.owner}, ticket {ticket}\n")
         assert f"{row.owner}, ticket {ticket}: has waited " in ended.err
+        assert f"Remove it from the queue for '{entity}' {in_the_table(command)}" in ended.err
         # It still runs, and joins again.
         until(lambda: [each.ticket > row.ticket for each in locks.inspect(entity).rows] == [True])
     assert waiter.end().exit_code == 0

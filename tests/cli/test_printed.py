@@ -7,10 +7,10 @@ import click
 import pytest
 from cli.seen import EXECUTION, printed
 
-from ticketlock import LockClient, LockName
+from ticketlock import Claim, LockClient, LockName
 from ticketlock.cli import _commands, _units
 from ticketlock.cli._exits import Explained
-from ticketlock.cli._settings import Duration
+from ticketlock.cli._settings import CommandSettings, Duration, settings_of
 from ticketlock.cli._show import Listed, list_table, state, state_tables
 from ticketlock.cli._wording import short_owner, short_span
 from ticketlock.testing import MemoryDynamoDB
@@ -81,6 +81,51 @@ def test_an_invalid_time_is_refused_with_examples(typed: str) -> None:
 
 def test_a_wait_may_be_unlimited() -> None:
     assert Duration(forever=True).convert("forever", None, None) == float("inf")
+
+
+LIMIT, SETTLE = "limit a N --unset", "settle ID"
+
+
+@pytest.mark.parametrize(
+    ("before", "behind", "told"),
+    [
+        ("", "", f"ticketlock {LIMIT}"),
+        ("", "--table other", f"ticketlock --table other {LIMIT}"),
+        ("--table other --region eu-west-1", "", f"ticketlock --table other --region eu-west-1 {LIMIT}"),
+        ("--table one", "--table 'the other'", f"ticketlock --table 'the other' {LIMIT}"),
+        ("--endpoint-url http://a --profile ops", "", f"ticketlock --profile ops --endpoint-url http://a {LIMIT}"),
+        ("", "--no-wake", f"ticketlock {LIMIT}"),
+        ("units", "", f"ticketlock units {SETTLE}"),
+        (
+            "units --units-table u",
+            "--region eu-west-1",
+            f"ticketlock units --units-table u --region eu-west-1 {SETTLE}",
+        ),
+        ("--table other --profile ops units", "", f"ticketlock units --profile ops {SETTLE}"),
+    ],
+)
+def test_a_printed_command_has_the_options_for_the_tables_that_no_environment_has(
+    before: str, behind: str, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("TICKETLOCK_TABLE", "TICKETLOCK_UNITS_TABLE"):
+        monkeypatch.setenv(name, "of-the-environment")
+    of_all, is_of_units, of_units = before.partition("units")
+    context = GROUP.make_context("ticketlock", [*shlex.split(of_all), "show"])
+    if is_of_units:
+        context = UNITS.make_context("units", [*shlex.split(of_units), "show"], parent=context)
+    show = COMMANDS["units show" if is_of_units else "show"]
+    settings = settings_of(show.make_context("show", ["a", *shlex.split(behind)], parent=context))
+    assert settings.command(f"ticketlock units {SETTLE}" if is_of_units else f"ticketlock {LIMIT}") == told
+    assert settings.command("dynamodb:Query") == "dynamodb:Query"
+
+
+def test_a_lock_is_shown_with_commands_as_they_are_to_be_typed(locks: LockClient) -> None:
+    lock = LockName("order-42")
+    locks.table.set_limit(lock, 0)
+    locks.table.take_ticket(Claim(lock, "waiter", 300_000), None)
+    typed = CommandSettings(typed={"table": "other"}).command
+    lines = printed(state_tables(lock, locks.inspect("order-42"), typed=typed))
+    assert "ticketlock --table other limit order-42 1 --unset" in lines
 
 
 @pytest.mark.parametrize("name", COMMANDS)

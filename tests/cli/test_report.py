@@ -30,6 +30,7 @@ from ticketlock.testing import ManualClock, MemoryDynamoDB
 from ticketlock.units import OpenUnit, Outcome
 
 VOID = {"meta", "link"}
+ON_LOCKS, ON_UNITS = "--table locks --region us-east-1", "units --units-table units --region us-east-1"
 PHONE, TABLET, DESK = 390, 720, 1280
 # Of other users; the last begins with the sign that turns the direction of what follows.
 HOSTILE = ["<script>alert(1)</script>", '"><img src=//evil onerror=alert(1)>', "`limit a 0`", "\u202eevil\n"]
@@ -179,7 +180,9 @@ def test_the_stuck_lock_is_first_and_its_queue_is_in_order_with_ages_on_one_scal
         "waiting for 100.0 min",
         "waiting for 2.0 s",
     ]
-    assert stuck.texts("code", "command")[0].startswith("ticketlock release order-42 --force --fencing-token ")
+    (command,) = stuck.texts("code", "command")
+    # Who reads the page has another environment.
+    assert command.startswith(f"ticketlock {ON_LOCKS} release order-42 --force --fencing-token ")
     assert [each.texts("small") for each in root.all("tbody") if "order-44" in each.text] == [["deploys 1.5"]]
 
 
@@ -251,7 +254,7 @@ def test_a_lock_that_this_caller_may_not_read_says_so(office: Office) -> None:
     (lock,) = root.all("article")
     assert (lock.texts("h3"), lock.texts("span", "chip")) == (["order-42"], ["not readable"])
     assert "`" not in lock.text
-    assert lock.texts("code") == ["ticketlock doctor"]
+    assert lock.texts("code") == [f"ticketlock {ON_LOCKS} doctor"]
 
 
 def test_without_locks_and_units_the_page_says_so(office: Office) -> None:
@@ -304,10 +307,10 @@ def shape(node: Node) -> object:
 @pytest.mark.parametrize(
     ("what", "most", "kind", "more"),
     [
-        ("locks", MOST_LOCKS, "name", "And 1 more lock: ticketlock ls --busy"),
+        ("locks", MOST_LOCKS, "name", f"And 1 more lock: ticketlock {ON_LOCKS} ls --busy"),
         ("holders", MOST_HOLDERS, "name", "and 1 more holder"),
         ("waiters", MOST_WAITERS, "rank", "and 1 more waiter"),
-        ("units", MOST_UNITS, "age", "And 1 more unit: ticketlock units ls"),
+        ("units", MOST_UNITS, "age", f"And 1 more unit: ticketlock {ON_UNITS} ls"),
     ],
 )
 def test_the_page_has_at_most_so_many_and_says_how_many_more_there_are(
@@ -353,7 +356,8 @@ def test_a_unit_that_needs_an_operator_has_a_command_on_the_page(
     listed = ListedUnit(unit, unfinished)
     advice = advice_on_unit(listed)
     assert (advice is not None and advice.command is not None) == needs_you(listed)
-    commands = [] if advice is None or advice.command is None else [advice.command]
+    assert advice is None or advice.command in (None, f"ticketlock units settle {unit.unit}")
+    commands = [f"ticketlock {ON_UNITS} settle {unit.unit}"] if needs_you(listed) else []
     root = office.page(unit, unfinished=unfinished)
     assert root.texts("code", "command") == commands
     left = "" if unit.state is Outcome.PENDING else f", {'?' if unfinished is None else unfinished} unfinished"
@@ -430,6 +434,17 @@ def test_a_pipe_stays_a_pipe(tmp_path: Path) -> None:
     finally:
         os.close(reads)
     assert pipe.is_fifo()
+
+
+@pytest.mark.usefixtures("tables")
+def test_a_pipe_may_be_written_by_the_name_of_its_descriptor() -> None:
+    reads, writes = os.pipe()
+    with os.fdopen(reads) as pipe:
+        try:
+            assert report("-o", f"/dev/fd/{writes}").exit_code == 0
+        finally:
+            os.close(writes)
+        assert Parsed(pipe.read()).root.texts("h3")[0] == "b-1"
 
 
 @pytest.mark.usefixtures("tables")

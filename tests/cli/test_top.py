@@ -111,6 +111,40 @@ def test_a_lock_of_a_newer_format_is_one_line_and_hides_no_other() -> None:
         assert ["newer format" in line for line in shown if "order-42" in line or "newer" in line] == [True, False]
 
 
+def test_where_there_is_no_room_columns_are_left_out_and_each_lock_can_be_told(locks: LockClient) -> None:
+    places = [
+        (entity, name) for entity in ("a/very/long/path/to/order-41", "order-42") for name in ("default", "north")
+    ]
+    for entity, namespace in places:
+        for owner in (EXECUTION, "waiter"):
+            locks.table.take_ticket(Claim(LockName(entity, namespace), owner, 300_000), None)
+    top = a_top(locks)
+    reading = replace(top.reader.read(), units=[ListedUnit(UNIT)])
+    headings = {}
+    for width in (100, 60, 50, 40, 30):
+        lines = printed(top.report(reading, None), width)
+        first = next(number for number, line in enumerate(lines) if line.startswith("lock"))
+        headings[width] = lines[first].split()
+        of_locks = lines[first + 1 : lines.index("", first)]
+        assert "……" not in "".join(of_locks)
+        assert max(map(len, lines)) <= width
+        if width > 30:
+            assert [UNIT.unit in line for line in lines].count(True) == 1
+            ends = ["order-41", "order-42", "order-42", "order-41"]
+            assert sorted(line.split()[0][-8:] for line in of_locks) == sorted(ends)
+            assert len({line.split()[0] for line in of_locks}) == len(places)
+        else:
+            whole = "".join(line[:14].strip() for line in of_locks)
+            assert all(entity in whole for entity, _ in places)
+    assert headings == {
+        100: ["lock", "verdict", "lease", "holder", "queue", "oldest", "next"],
+        60: ["lock", "verdict", "lease", "queue", "oldest", "next"],
+        50: ["lock", "verdict", "lease", "queue", "next"],
+        40: ["lock", "verdict", "lease", "next"],
+        30: ["lock", "verdict", "next"],
+    }
+
+
 @pytest.mark.parametrize("width", [80, 60])
 def test_where_a_name_is_cut_its_namespace_stays_and_the_option_for_whole_names_is_named(
     locks: LockClient, width: int

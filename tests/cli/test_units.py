@@ -160,11 +160,12 @@ def test_settling_says_what_keeps_a_unit_from_finishing_without_values(ask: Ask,
     ended = ask("settle", unit)
     assert (ended.exit_code, ended.out) == (78, "committed: not all of 2 items ended\n")
     assert "a secret" not in ended.err
-    ended = ask("settle", refused)
+    ended = ask("settle", refused, "--units-table", "units")
     assert (ended.exit_code, ended.out) == (78, "committed: 1 of 1 item refused\n"), ended.err
     told, then = ended.err.splitlines()[-2:]
-    assert told == f"ticketlock units correct {refused} accounts '{KEY}' > item.json"
-    assert then == f"ticketlock units correct {refused} accounts '{KEY}' --item item.json --why '...'"
+    correct = f"ticketlock units --units-table units correct {refused} accounts '{KEY}'"
+    assert told == f"{correct} > item.json"
+    assert then == f"{correct} --item item.json --why '...'"
     command = shlex.split(told)
     assert ask(*command[2:-2]).exit_code == 0
 
@@ -174,6 +175,7 @@ def test_a_rollback_asks_first_and_names_what_it_has_unmarked(ask: Ask, books: B
     ended = ask("rollback", unit, text="n\n")
     assert (ended.exit_code, ended.out) == (1, "")
     assert ended.err.startswith("pending, lease ")
+    assert f"Roll the unit {unit} of the units table 'units' in us-east-1 (http" in ended.err
     assert is_marked(books, "a")
     ended = ask("rollback", unit, text="y\n")
     assert (ended.exit_code, ended.out) == (0, "rolled back: 1 item unmarked\naccounts id=a\n")
@@ -245,7 +247,10 @@ def test_a_correction_prints_what_the_unit_writes_and_takes_it_back_corrected(
 
 def test_a_correction_drops_what_the_unit_writes_if_the_operator_says_so(ask: Ask, books: Books, refused: str) -> None:
     declined = ask("correct", refused, "accounts", KEY, "--drop", text="n\n")
-    assert (declined.exit_code, "Give accounts id=ann its old value, for good?" in declined.err) == (1, True)
+    assert (
+        declined.exit_code,
+        "Give accounts id=ann its old value, for good, for a unit of the units table 'units' in" in declined.err,
+    ) == (1, True)
     done = ask("correct", refused, "accounts", KEY, "--drop", "--by", "ada", "--why", "a typo", text="y\n")
     assert (done.exit_code, done.out) == (0, "dropped: the item keeps its old value\n")
     assert books.item("accounts", {"id": "ann"}) == {"id": "ann", "balance": 100}

@@ -14,6 +14,7 @@ ENVIRONMENT = Environment(account=HERE, region="eu-west-1")
 ECS = iam.ServicePrincipal("ecs-tasks.amazonaws.com")
 FUNCTION = f"arn:aws:lambda:eu-west-1:{HERE}:function:theirs"
 CANNOT_CHANGE, HAS_NONE = "whose policies this app cannot change", "has no policies here"
+WRAPS = "which hides whether its policies can be changed; allowed: the role, user or group in it"
 
 
 def role_arn(name, account=HERE):
@@ -70,6 +71,10 @@ def constructs(outdir):
             ),
             HAS_NONE,
         ),
+        (lambda scope: iam.PrincipalWithConditions(fixed(scope), {"Bool": {"aws:SecureTransport": "true"}}), WRAPS),
+        (lambda scope: iam.SessionTagsPrincipal(fixed(scope)), WRAPS),
+        (lambda scope: iam.PrincipalWithConditions(iam.SessionTagsPrincipal(fixed(scope)), {}), WRAPS),
+        (lambda scope: iam.CompositePrincipal(fixed(scope)), HAS_NONE),
         (lambda _: ECS, HAS_NONE),
         (lambda _: iam.AccountPrincipal(HERE), HAS_NONE),
     ],
@@ -82,6 +87,10 @@ def constructs(outdir):
         "of a state machine",
         "imported function",
         "imported state machine",
+        "with conditions",
+        "with session tags",
+        "with conditions and session tags",
+        "one of several",
         "a service",
         "an account",
     ],

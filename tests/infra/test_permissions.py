@@ -228,18 +228,17 @@ def test_the_delivery_of_logs_may_decrypt_with_the_key(everything, found):
 
 
 @pytest.mark.verify("a stack of its own, synthesised")
-def test_with_a_table_of_another_key_only_the_function_that_reads_inputs_of_executions_may_decrypt(stack, synthesise):
-    key = kms.Key(stack, "Key")
+def test_with_a_table_of_another_key_only_those_who_answer_tasks_of_the_machines_may_use_the_key(stack, synthesise):
+    key, client = kms.Key(stack, "Key"), function(stack, "Client")
     lock = TicketLock(stack, "Lock", table="locks", encryption_key=key)
+    lock.grant_use(client)
     found = synthesise(stack)
+    answering = [lock.wait_for_wake_up, lock.check_position, lock.heartbeat, lock.release, lock.clean_up, client]
     on_the_key = {
-        step.node.id: allowed(found, step).get(f"<{found.id_of(key)}>")
-        for step in (lock.take_ticket, lock.check_position, lock.heartbeat, lock.release, lock.clean_up)
+        step.node.id: allowed(found, step).get(f"<{found.id_of(key)}>") for step in (lock.take_ticket, *answering)
     }
-    assert {step: actions for step, actions in on_the_key.items() if actions} == {
-        # It sends dead letters to a queue with the key.
-        "CleanUp": {"kms:Decrypt", "kms:GenerateDataKey"},
-    }
+    use = {"kms:Decrypt", "kms:GenerateDataKey"}
+    assert on_the_key == {"TakeTicket": None, **{step.node.id: use for step in answering}}
 
 
 @pytest.mark.verify("a stack of its own, synthesised")

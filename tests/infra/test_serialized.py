@@ -1,6 +1,7 @@
 """A fragment in a user's own state machine, and the permissions that attaching that machine grants."""
 
 import json
+import math
 from functools import reduce
 
 import pytest
@@ -9,7 +10,7 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk.assertions import Annotations, Match
-from kit.stacks import as_list, machine
+from kit.stacks import as_list, function, machine
 from ticketlock_cdk import HandOver, TicketLock
 from ticketlock_cdk.assets import source_folder
 
@@ -156,16 +157,23 @@ def test_a_path_names_the_entity_and_each_entry_is_an_owner(of_each_kind):
         ({"shared": False}, {}),
         ({"shared": True}, {"shared": True}),
         ({"permits": 3}, {"permits": 3}),
+        ({"record_wait": math.inf}, {"recordWaitSeconds": "Infinity"}),
+        ({"record_wait": "Infinity"}, {"recordWaitSeconds": "Infinity"}),
+        ({"record_wait": 1.5}, {"recordWaitSeconds": 1.5}),
         ({"permits": "$.seats", "shared": "$.reads"}, {"permits.$": "$.seats", "shared.$": "$.reads"}),
         ({"permits": sfn.JsonPath.number_at("$.seats")}, {"permits.$": "$.seats"}),
     ],
 )
-def test_how_many_may_hold_and_whether_they_share_is_asked_for(arguments, asked, found_of):
+def test_how_long_it_waits_and_with_whom_it_may_hold_is_asked_for(arguments, asked, found_of):
     found = found_of(settings={"permits": 7}, **arguments)
     request = found["Ship.Enter"]["Parameters"]["lock"]["request"]
     assert request == {"entity.$": ENTITY, "namespace": "default", **asked}
     # For a request without a value.
     assert found["Ship.TakeTicket"]["Parameters"]["Payload"]["defaultPermits"] == 7
+
+
+def test_where_the_payload_gets_the_lock_may_be_a_path_of_the_cdk(found_of):
+    assert found_of(lock_path=sfn.JsonPath.string_at("$.a.lock"))["Ship.TellLock"]["ResultPath"] == "$.payload.a.lock"
 
 
 def test_an_expression_may_say_whether_the_lock_is_shared(found_of):
@@ -218,7 +226,7 @@ def test_the_longest_id_makes_names_of_states_that_aws_takes(stack, synthesise):
     assert max(map(len, names)) <= 80
 
 
-JSONATA = sfn.QueryLanguage.JSONATA
+JSONATA, DISCARD = sfn.QueryLanguage.JSONATA, sfn.JsonPath.DISCARD
 
 
 @pytest.mark.parametrize(
@@ -248,23 +256,41 @@ def test_one_state_assigns_of_the_fragments_output_and_has_that_output(stack, sy
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"output_path": "$.paid"}, "output_path is '$.paid'; the state's result is a list"),
-        ({"output_path": "$['paid']"}, "the state's result is a list with the fragment's output"),
-        ({"result_selector": {"by": {"id.$": "$.id"}}}, "result_selector has '$.id'; the state's result is a list"),
+        ({"output_path": "$.paid"}, "output_path is '$.paid', and $ is a list with the fragment's one output"),
+        ({"output_path": "$['paid']"}, "and $ is a list with the fragment's one output"),
+        ({"output_path": "$[1].paid"}, "output_path is '$[1].paid', and $ is a list"),
+        ({"output_path": "$.paid[*]"}, "output_path is '$.paid[*]', and $ is a list"),
+        ({"result_path": "$['a'].b", "output_path": "$.a.b.c"}, "and $.a.b is a list"),
+        ({"result_path": DISCARD, "output_path": "$[0]"}, "output_path is '$[0]', and $ is an object"),
+        ({"result_path": "$[0]"}, "result_path is '$[0]', and $ is an object"),
+        ({"entity": "e", "lock_path": "$.a", "result_path": "$[0]"}, "result_path is '$[0]', and $ is an object"),
+        ({"entity": "e", "input_path": "$.a", "result_path": "$[0]"}, "result_path is '$[0]', and $ is an object"),
+        ({"entity": "e", "parameters": {"a": [{"b.$": "$.b"}]}, "result_path": "$[0]"}, "and $ is an object"),
+        ({"result_selector": {"a.$": "$"}, "output_path": "$.b"}, "output_path is '$.b', and $ has only a; allowed"),
+        ({"result_selector": {"a.$": "$"}, "output_path": "$.a.b"}, "and $.a is a list"),
+        ({"result_selector": {"a.$": "$[0]"}, "assign": {"b.$": "$.b"}}, "assign has '$.b', and $ has only a"),
+        ({"result_selector": {"by": {"id.$": "$.id"}}}, "result_selector has '$.id', and $ is a list"),
         ({"result_selector": {"all": [{"id": sfn.JsonPath.string_at("$.id")}]}}, "result_selector has '$.id'"),
         ({"result_selector": {"id.$": "States.Format('{}', $.id)"}}, 'result_selector has "States.Format('),
-        ({"assign": {"paid.$": "$.paid"}}, "assign has '$.paid'; the state's result is a list"),
-        ({"result_path": "$.payment", "output_path": "$[0]"}, "output_path is '$[0]', of an object"),
-        ({"result_selector": {"id.$": "$[0].id"}, "output_path": "$[0]"}, "output_path is '$[0]', of an object"),
+        ({"assign": {"paid.$": "$.paid"}}, "assign has '$.paid', and $ is a list"),
+        ({"result_path": "$.payment", "output_path": "$[0]"}, "output_path is '$[0]', and $ is an object"),
+        ({"result_selector": {"id.$": "$[0].id"}, "output_path": "$[0]"}, "output_path is '$[0]', and $ is an object"),
         ({"query_language": JSONATA, "result_path": "$.a"}, "result_path is '$.a', and query_language is JSONata"),
         ({"outputs": "{% 1 %}"}, "outputs is '{% 1 %}', and the state is in JSONPath"),
     ],
 )
 def test_an_option_of_one_state_that_would_fail_after_the_work_is_refused(options, message, stack):
-    fragment = TicketLock(stack, "Lock").serialize(stack, "Ship", sfn.Pass(stack, "Inspect"), entity=ENTITY)
     with pytest.raises(ValueError, match="allowed") as refused:
-        fragment.to_single_state(**options)
+        as_single_state(stack, **options)
     assert message in str(refused.value)
+
+
+def as_single_state(stack, entity=ENTITY, lock_path=None, **options):
+    lock = TicketLock(stack, "Lock")
+    fragment = lock.serialize(stack, "Ship", sfn.Pass(stack, "Inspect"), entity=entity, lock_path=lock_path)
+    single = fragment.to_single_state(**options)
+    attached(lock, stack, single)
+    return single
 
 
 @pytest.mark.parametrize(
@@ -274,14 +300,41 @@ def test_an_option_of_one_state_that_would_fail_after_the_work_is_refused(option
         {"output_path": "$.length()"},
         {"output_path": "$$.Execution.Id"},
         {"output_path": "$paid.today"},
-        {"output_path": sfn.JsonPath.DISCARD},
-        {"result_path": sfn.JsonPath.DISCARD, "output_path": "$[0]"},
+        {"output_path": DISCARD},
+        {"output_path": "$[-1]"},
+        {"output_path": "$[1][*]"},
         {"result_selector": {"text.$": "States.Format('$.id {}', $[0].id)"}},
+        {"result_selector": {"a.$": "$[0]"}, "output_path": "$.a.b[0]"},
+        {"result_selector": {"a.$": "$[0]"}, "result_path": "$.b", "output_path": "$.a"},
+        {"result_selector": {"a.$": "$[0]"}, "assign": {"b.$": "$.a"}},
+        {"result_path": "$.payment[0]", "output_path": "$.payment[0].paid"},
+        {"result_path": DISCARD, "output_path": "$.order[0]"},
+        # The payload may be a list.
+        {"entity": "e", "result_path": DISCARD, "output_path": "$[0]"},
+        {"entity": "{% $states.input.id %}", "result_path": DISCARD, "output_path": "$[0]"},
+        {"entity": "e", "result_path": "$[0]"},
+        {"entity": "$.id", "parameters": {"id": 7}, "result_path": "$[0]"},
     ],
 )
 def test_a_path_that_a_list_or_a_payload_may_have_is_accepted(options, stack):
-    fragment = TicketLock(stack, "Lock").serialize(stack, "Ship", sfn.Pass(stack, "Inspect"), entity=ENTITY)
-    assert fragment.to_single_state(**options)
+    assert as_single_state(stack, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "warned"),
+    [
+        ({"assign": {"t": "$[0].t"}}, "assign has the text '$[0].t', the same in every execution; $[ in it"),
+        ({"assign": {"a": [{"t": "{% $states.result[0].t %}"}]}}, "assign has the text '{% $states"),
+        ({"result_selector": {"t": "{{ t }}"}}, "result_selector has the text '{{ t }}'"),
+        ({"result_selector": {"t": sfn.JsonPath.string_at("$[0].t"), "u": "all", "v": Aws.REGION}}, None),
+        ({"parameters": {"text": "{name}"}}, None),
+        ({"query_language": JSONATA, "assign": {"t": "{% $states.result[0].t %}"}}, None),
+    ],
+)
+def test_a_constant_like_a_path_or_an_expression_brings_a_warning(options, warned, stack):
+    as_single_state(stack, **options)
+    found = Annotations.from_stack(stack).find_warning("*", Match.string_like_regexp("the same in every execution"))
+    assert [warned in str(each.entry.data) for each in found] == ([] if warned is None else [True])
 
 
 @pytest.mark.parametrize(
@@ -291,6 +344,9 @@ def test_a_path_that_a_list_or_a_payload_may_have_is_accepted(options, stack):
         ({"id": "it's"}, 'id is "it\'s"; allowed: 1 to 50 letters'),
         ({"entity": 7.5}, "entity is 7.5; allowed: text"),
         ({"record_wait": -1}, "recordWaitSeconds is -1"),
+        ({"record_wait": math.nan}, "recordWaitSeconds is NaN"),
+        ({"record_wait": -math.inf}, "recordWaitSeconds is -Infinity"),
+        ({"permits": math.inf}, "permits is Infinity"),
         ({"permits": 0}, "permits is 0; allowed: a whole number from 1 to 100"),
         ({"shared": 1}, "shared is 1; allowed: true or false"),
         ({"shared": True, "permits": 2}, "permits is 2; allowed: 1, because `shared` is true"),
@@ -406,15 +462,17 @@ def test_the_clean_up_may_describe_the_machines_executions_and_close_the_work_th
 
 
 @pytest.mark.parametrize("is_imported", [False, True], ids=["of the app", "imported"])
-def test_a_step_may_use_the_key_of_an_encrypted_machine(is_imported, stack, synthesise):
+def test_a_step_and_a_client_may_use_the_key_of_an_encrypted_machine(is_imported, stack, synthesise):
     arn = "arn:aws:kms:eu-west-1:123456789012:key/00000000-0000-0000-0000-000000000000"
     key = kms.Key.from_key_arn(stack, "Key", arn) if is_imported else kms.Key(stack, "Key")
     lock = TicketLock(stack, "Lock")
     fragment = lock.serialize(stack, "Ship", sfn.Pass(stack, "Inspect"), entity="e")
     configuration = sfn.CustomerManagedEncryptionConfiguration(key)
     lock.attach(machine(stack, chain=fragment, state_machine_name="mine", encryption_configuration=configuration))
+    client = function(stack, "Client")
+    lock.grant_use(client)
     found = synthesise(stack)
-    for step in (lock.wait_for_wake_up, lock.check_position, lock.heartbeat, lock.release, lock.clean_up):
+    for step in (lock.wait_for_wake_up, lock.check_position, lock.heartbeat, lock.release, lock.clean_up, client):
         allowed = granted(found, step)
         assert allowed["kms:GenerateDataKey"] == [arn if is_imported else {"Fn::GetAtt": [found.id_of(key), "Arn"]}]
         assert allowed["kms:Decrypt"] == allowed["kms:GenerateDataKey"]
@@ -531,8 +589,23 @@ TEMPLATES = {
     "order-States.Format('{}', $.id)": "States.Format(",
     "order-%s": "%s",
     "order-%(id)s": "%(id)s",
+    "order-%05d": "%05d",
+    "order-%i": "%i",
+    "order-%ID%": "%ID%",
     "<id>": "<id>",
+    "<order.id>": "<order.id>",
+    "<order-id>": "<order-id>",
+    "<order id>": "<order id>",
+    "order-<%= id %>": "<%= id %>",
+    "order-[[id]]": "[[",
     "/orders/:id": "/:id",
+    "order-:id": "-:id",
+    "#id": "#id",
+    "order-@orderId": "@orderId",
+    "order-$1": "$1",
+    "'order-' + id": "'order-' +",
+    '"order-" & id': '"order-" &',
+    "id + '-order'": "+ '-order'",
     f"{Aws.STACK_NAME}-{{id}}": "{id}",
 }
 
@@ -559,5 +632,7 @@ def test_a_path_within_other_text_fails_the_synthesis(stack):
 
 def test_no_other_entity_brings_one(stack):
     texts = ["the-warehouse", "partner-7", "nightly", "v1.2", "order-42.pdf", "grid", Aws.STACK_NAME]
+    texts += ["a@b.c", "user@host", "@ann", "C#", "#42", "#general", "order:42", "50%", "a%20b", "$100", "US$1"]
+    texts += ["a - b", "Q&A", "R&D", "C++", "a<b", "a[0]b", "it's & more", "the boys' & girls'"]
     paths = ["$.order.id", "$$.Execution.Input.order", "States.Format('{}', $.id)", "{% $states.input.order.id %}"]
     assert warnings_of(stack, *texts, *paths, sfn.JsonPath.string_at("$.order.id")) == {}

@@ -24,9 +24,10 @@ from constructs import Construct, IConstruct
 from ticketlock.locks._protocol import READ_TO_WAKE
 from ticketlock_cdk.either_stack import either_stack
 from ticketlock_cdk.lock.lock_functions import Environment, environment_of
+from ticketlock_cdk.machine_keys import key_arn_of
 from ticketlock_cdk.nag import acknowledge_wildcard
 from ticketlock_cdk.policies import Policies, Room, is_attached
-from ticketlock_cdk.tables import let_read, let_write
+from ticketlock_cdk.tables import TO_SEND, let_read, let_write
 
 _RESOURCES_A_STATEMENT = 12
 
@@ -159,6 +160,11 @@ class Grantee:
         self._grantee = grantee
         self._construct = construct
         identity = _identity(grantee)
+        if isinstance(grantee.grant_principal, iam.PrincipalWithConditions | iam.SessionTagsPrincipal):
+            raise ValueError(
+                f"grantee is {grantee!r}, which hides whether its policies can be changed; allowed: the role, user or "
+                "group in it"
+            )
         if isinstance(grantee.grant_principal, iam.UnknownPrincipal):
             # The CDK takes what is granted to it for added.
             raise _no_policies(grantee)
@@ -314,8 +320,8 @@ def beside(lock: Construct, stack: Stack) -> Construct:
     return found
 
 
-def grant_use(grantee: Grantee, *, table: dynamodb.ITable, machines: Sequence[sfn.IStateMachine]) -> iam.Grant:
-    """Let a Python client take, renew and release locks, and wake the next one in line.
+def grant_use(grantee: Grantee, *, table: dynamodb.ITable, machines: Sequence[sfn.StateMachine]) -> iam.Grant:
+    """Let a Python client take, renew and release locks, and wake the next one in line, also in encrypted machines.
 
     It may not write sessions: with them it could end another owner's heartbeat, or make a clean-up stop another owner's
     work. It may read the tokens of sessions that wake waiters, but not those of heartbeats.
@@ -323,11 +329,13 @@ def grant_use(grantee: Grantee, *, table: dynamodb.ITable, machines: Sequence[sf
     """
     grant = _on_table(grantee, table, _USE, _LOCKS_ONLY)
     grant = grant.combine(_on_table(grantee, table, ("dynamodb:Query",), _TO_WAKE))
-    wakes = ["states:SendTaskSuccess"]
-    for machine in machines:
-        for room in grantee.room_for(wakes, machine, _LONGEST_MACHINE_ARN):
-            arns = [machine.state_machine_arn]
-            grant = grant.combine(iam.Grant.add_to_principal(grantee=room, actions=wakes, resource_arns=arns))
+    keys = {arn: machine for machine in machines if (arn := key_arn_of(machine))}
+    if table.encryption_key is not None:
+        keys.pop(table.encryption_key.key_arn, None)
+    wakes = [(["states:SendTaskSuccess"], machine, machine.state_machine_arn) for machine in machines]
+    for actions, machine, arn in [*wakes, *((list(TO_SEND), machine, arn) for arn, machine in keys.items())]:
+        for room in grantee.room_for(actions, machine, _LONGEST_MACHINE_ARN):
+            grant = grant.combine(iam.Grant.add_to_principal(grantee=room, actions=actions, resource_arns=[arn]))
     return _with_key(grant, grantee, table, let_write)
 
 

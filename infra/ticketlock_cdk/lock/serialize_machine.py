@@ -186,10 +186,6 @@ class SerializeMachine(Construct):
         }
         if encryption_key is not None:
             let_log_delivery_decrypt(encryption_key, self)
-            # It reads the inputs of executions whose events have none; with a key that is the table's, too, it may
-            # already.
-            if table.encryption_key is not encryption_key:
-                encryption_key.grant_decrypt(functions.clean_up)
         steps = ("CheckPosition", "WaitForWakeUp", "Heartbeat")
         going_on = {f"{step}Arn": functions.arns[step] for step in steps}
         self.continues = self._machine("Continue", continue_definition(settings), going_on)

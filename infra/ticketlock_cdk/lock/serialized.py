@@ -1,5 +1,6 @@
 """Part of a user's own workflow inside the lock: a fragment to chain, made of the serialised workflow's states."""
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -14,7 +15,7 @@ from ticketlock._names import like_a_template
 from ticketlock.workflow._turn import LockRequest
 from ticketlock_cdk.lock.serialize_machine import serialize_definition, ticket_settings
 from ticketlock_cdk.lock.settings import LockSettings
-from ticketlock_cdk.lock.single_state import parallel_options
+from ticketlock_cdk.lock.single_state import constants, parallel_options
 from ticketlock_cdk.lock.targets import TOKEN, Target, parse_target
 
 Protected = sfn.IChainable | lambda_.IFunction | sfn.IStateMachine
@@ -63,6 +64,8 @@ class Serialized(sfn.StateMachineFragment):
             raise ValueError(
                 f"id is {id!r}; allowed: 1 to 50 letters, digits, spaces and any of _.- since it is part of state names"
             )
+        if _is_encoded_path(lock_path):
+            [lock_path] = sfn.FieldUtils.find_referenced_paths({"lock": lock_path})
         if lock_path is not None and not _REFERENCE_PATH.fullmatch(lock_path):
             raise ValueError(f"lock_path is {lock_path!r}; allowed: a path of names, such as $.lock")
         request = _request(entity, namespace, record_wait, permits, shared)
@@ -73,6 +76,7 @@ class Serialized(sfn.StateMachineFragment):
         self._warn_of_a_constant("namespace", namespace)
         self._id = id
         self._settings = settings
+        self._lock_path = lock_path
         self._substitutions = {"Partition": Aws.PARTITION, **substitutions}
         self._definition: dict[str, Any] = serialize_definition(settings, ())["States"]
         self._output_path = "$.payload.output"
@@ -109,7 +113,10 @@ class Serialized(sfn.StateMachineFragment):
         Raises:
             ValueError: an option would fail each execution after its work; the message says what to write.
         """
-        single = sfn.Parallel(self, state_id or self._id, **parallel_options(options))
+        # The payload gets the lock only if it is an object, too.
+        reads = {**self._start.to_state_json().get("Parameters", {}), "lock_path.$": self._lock_path or "$"}
+        single = sfn.Parallel(self, state_id or self._id, **parallel_options(options, reads))
+        self._warn_of_constants(options)
         if prefix_states is not None:
             self.prefix_states(prefix_states)
         return single.branch(self)
@@ -137,6 +144,17 @@ class Serialized(sfn.StateMachineFragment):
             f"ticketlock:{field}LooksLikeA{warned}",
             f"{field} is the text {given!r}, one lock for every execution; {instead}",
         )
+
+    def _warn_of_constants(self, options: Mapping[str, Any]) -> None:
+        for name, constant in constants(options):
+            placeholder = like_a_template(TOKEN.sub("", constant))
+            if placeholder is not None:
+                Annotations.of(self).add_warning_v2(
+                    f"ticketlock:{name}LooksLikeATemplate",
+                    f"{name} has the text {constant!r}, the same in every execution; {placeholder} in it is not "
+                    "replaced: of a path the field's name ends with .$, and expressions need "
+                    "query_language=sfn.QueryLanguage.JSONATA",
+                )
 
     def _mint(self, request: Mapping[str, Any]) -> sfn.Pass:
         """Keep the payload, and make the owner: the execution's ARN would not be unique in Maps and loops."""
@@ -437,7 +455,9 @@ def _request(
         ValueError: the first step would refuse a part that is known now; the message names it.
     """
     request: dict[str, Any] = {"entity": entity, "namespace": namespace}
-    if record_wait is not None:
+    if record_wait == math.inf:
+        request["recordWaitSeconds"] = "Infinity"
+    elif record_wait is not None:
         request["recordWaitSeconds"] = (
             record_wait.to_milliseconds() / 1_000 if isinstance(record_wait, Duration) else record_wait
         )
@@ -448,7 +468,9 @@ def _request(
     known = {
         field: value
         for field, value in request.items()
-        if not (_is_path(value) or _is_expression(value) or Token.is_unresolved(value))
+        # Infinity and NaN would end the CDK's own process.
+        if (isinstance(value, float) and not math.isfinite(value))
+        or not (_is_path(value) or _is_expression(value) or Token.is_unresolved(value))
     }
     LockRequest.parse_place({"entity": "known later", **known}, default_record_wait="Infinity", default_permits=1)
     return request

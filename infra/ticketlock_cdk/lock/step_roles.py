@@ -17,6 +17,7 @@ from ticketlock_cdk.lock.lock_functions import LockFunctions
 from ticketlock_cdk.nag import acknowledge_wildcard
 from ticketlock_cdk.policies import Policies, Room
 from ticketlock_cdk.references import named_in
+from ticketlock_cdk.tables import TO_SEND
 
 # In characters, with the longest names, in any Region: names known only at deploy time must fit as well.
 _AN_ARN = 147
@@ -58,7 +59,7 @@ class StepRoles:
         https://docs.aws.amazon.com/step-functions/latest/apireference/API_SendTaskFailure.html
         """
         for role in self._answering:
-            role.allow(place, ["kms:Decrypt", "kms:GenerateDataKey"], key_arn, what)
+            role.allow(place, TO_SEND, key_arn, what)
 
     def let_describe(self, place: Construct, executions: str, what: str) -> None:
         """Let the clean-up describe the executions of a machine."""

@@ -212,6 +212,9 @@ class TicketLock(LockMetrics, Construct):
             encryption_key=encryption_key,
         )
         self._roles = StepRoles(functions)
+        # With a key that is the table's, too, they may already.
+        key = None if encryption_key is None or lock_table.encryption_key is encryption_key else encryption_key
+        self._key_of_machines = key
         self._let_steps(machine.state_machine, machine.continues, [*allowed, *retired])
         self._clean_up.watch(self._clean_up, machine.state_machine)
         functions.clean_up.add_environment("STATE_MACHINE_ARN", machine.state_machine.state_machine_arn)
@@ -228,7 +231,6 @@ class TicketLock(LockMetrics, Construct):
         self.clean_up: lambda_.Function = functions.clean_up
         self.dead_letter_queue: sqs.IQueue = dead_letter_queue
         self._settings = settings
-        self._encryption_key = encryption_key
         self._substitutions = machine.substitutions
         self._invoked = [arn for arns in functions.called_by_machines.values() for arn in arns]
         self._continues_arn = machine.continues.state_machine_arn
@@ -354,9 +356,9 @@ class TicketLock(LockMetrics, Construct):
         grants.let_invoke(machine, self._invoked)
         grants.let_nest(machine, [(self._continues_arn, executions_arn(Stack.of(self), self._continues_arn))])
         grants.let_write_sessions(machine, self.table)
-        # It awaits executions that are encrypted with the key; with one that is the table's, too, it may already.
-        if self._encryption_key is not None and self.table.encryption_key is not self._encryption_key:
-            self._encryption_key.grant_decrypt(machine)
+        # It awaits executions that are encrypted with the key.
+        if self._key_of_machines is not None:
+            self._key_of_machines.grant_decrypt(machine)
         place, what = grants.beside(self, Stack.of(machine)), f"machine is {machine.node.path}"
         self._roles.let_answer(place, machine.state_machine_arn, what)
         key_arn = key_arn_of(machine)
@@ -371,6 +373,8 @@ class TicketLock(LockMetrics, Construct):
         place, stack = Construct(self, "Steps"), Stack.of(self)
         for own in (machine, continues):
             self._roles.let_answer(place, own.state_machine_arn, "TicketLock")
+        if self._key_of_machines is not None:
+            self._roles.let_use_key(place, self._key_of_machines.key_arn, "TicketLock")
         self._roles.let_describe(place, executions_arn(stack, machine.state_machine_arn), "TicketLock")
         self._roles.let_clean_up_close(place, executions_arn(stack, continues.state_machine_arn), "TicketLock")
         for target in targets:
@@ -385,7 +389,8 @@ class TicketLock(LockMetrics, Construct):
     def grant_use(self, grantee: iam.IGrantable) -> iam.Grant:
         """Let a Python client take, renew and release locks of this table, and wake the next workflow in line.
 
-        It covers the attached machines of this stack: naming those of other stacks would make the stacks circular.
+        It covers the attached machines of this stack, and the keys that they are encrypted with: naming those of other
+        stacks would make the stacks circular.
         """
         near = [machine for machine in self._machines if Stack.of(machine) is Stack.of(self)]
         return grants.grant_use(self._grantees.of(grantee, "Use"), table=self.table, machines=near)

@@ -1,7 +1,7 @@
 """What an operator should do next about a lock or a unit, or expect of it: a sentence, and the command to type."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -29,6 +29,12 @@ class Advice:
 
     text: str
     command: str | None = None
+
+    def typed(self, typed: Callable[[str], str]) -> "Advice":
+        """The same, with each command as it is to be typed."""
+        parts = self.text.split("`")
+        parts[1::2] = map(typed, parts[1::2])
+        return Advice("`".join(parts), self.command and typed(self.command))
 
 
 def advice_on(lock: LockName, found: LockState | None) -> Advice | None:

@@ -121,11 +121,11 @@ def release(
     for option, value in (("--fencing-token", fencing_token), ("--by", by), ("--why", why)):
         if value is not None and not by_force:
             raise click.UsageError(f"{option} needs --force.")
-    table, lock = settings_of(context).lock_table(), LockName(entity, namespace)
+    settings, lock = settings_of(context), LockName(entity, namespace)
     if owner is None:
-        force(table, lock, fencing_token, by=by, why=why, yes=yes)
+        force(settings, lock, fencing_token, by=by, why=why, yes=yes)
         return
-    released = table.release_as(lock, owner)
+    released = settings.lock_table().release_as(lock, owner)
     told = {
         "entity": entity,
         "namespace": namespace,

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import click
 
-from ticketlock import InvalidLockRequest, LockLost, LockName, LockState, LockTable, create_table
+from ticketlock import InvalidLockRequest, LockLost, LockName, LockState, create_table
 from ticketlock.cli._advice import unsetting, who_end
 from ticketlock.cli._exits import (
     ANSWER_WAS_NO,
@@ -18,7 +18,7 @@ from ticketlock.cli._exits import (
     Ended,
     Explained,
 )
-from ticketlock.cli._settings import namespace_option, settings_of, table_options
+from ticketlock.cli._settings import CommandSettings, namespace_option, settings_of, table_options
 from ticketlock.cli._streams import OutputLost, telling
 from ticketlock.cli._wording import confirm, decided, lease, permits_of, plain, span
 from ticketlock.locks._items import LockItem
@@ -45,16 +45,16 @@ def init(context: click.Context, /, yes: bool, deletion_protection: bool) -> Non
     Of an existing lock table only time to live is enabled, if it is off.
     """
     settings = settings_of(context)
-    name, place = settings.table_name, settings.place()
+    name, place = settings.table_name, settings.lock_place()
     if not yes:
-        confirm(f"Create the table '{name}' in {place}?")
+        confirm(f"Create {place}?")
     more: dict[str, Any] = {"DeletionProtectionEnabled": True} if deletion_protection else {}
     client = settings.client(**_PATIENT)
     try:
         made = create_table(name, client=client, **more)
     except ValueError as wrong:  # the existing table is not a lock table
         raise Ended(str(wrong), CONFIGURATION) from wrong
-    told = f"{'created' if made else 'there was already'} the table '{name}' in {place}"
+    told = f"{'created' if made else 'there was already'} {place}"
     with telling(told):
         click.echo(told)
 
@@ -74,10 +74,17 @@ def _reason(why: str | None, *, yes: bool) -> str:
 
 
 def force(
-    table: LockTable, lock: LockName, fencing_token: int | None, *, by: str | None, why: str | None, yes: bool
+    settings: CommandSettings,
+    lock: LockName,
+    fencing_token: int | None,
+    *,
+    by: str | None,
+    why: str | None,
+    yes: bool,
 ) -> None:
     """Take a lock away from its holders, after a confirmation that names them."""
-    name, found = plain(lock.entity), table.inspect(lock)
+    table, name = settings.lock_table(), plain(lock.entity)
+    found = table.inspect(lock)
     holders = [
         holder for holder in (found.item.holders if found.item else ()) if fencing_token in (None, holder.fencing_token)
     ]
@@ -90,7 +97,7 @@ def force(
     if not yes:
         who = "this holder" if len(holders) == 1 else "each of these holders"
         then = f"Until its next heartbeat, {who} may work at the same time as the next one"
-        confirm(f"Take the lock on '{name}' away? {then}")
+        confirm(f"Take the lock on '{name}' in {settings.lock_place()} away? {then}")
     reason = _reason(why, yes=yes)
     lost: OutputLost | None = None
     for holder in holders:
@@ -107,13 +114,23 @@ def force(
             raise lost
 
 
+class _Permits(click.IntRange):
+    """A number; the N that another command has printed in place of one is not."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Read it."""
+        if value == "N":
+            self.fail("put the number of permits that the lock's users ask for in place of N", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 @click.command(
     cls=Explained,
     example='ticketlock limit order-42 0 --why "INC-7: two builds deploy at once"\nticketlock limit order-42 --unset',
     ends=(0, ANSWER_WAS_NO, USAGE, UNAVAILABLE, OUTPUT_LOST, CONFIGURATION),
 )
 @click.argument("entity")
-@click.argument("permits", type=click.IntRange(0, 100), metavar="[N]", required=False)
+@click.argument("permits", type=_Permits(0, 100), metavar="[N]", required=False)
 @click.option(
     "--unset", is_flag=True, help="Remove the limit: the number that the users ask for applies again; N, if given."
 )
@@ -139,19 +156,20 @@ def limit(
     """
     if permits is None and not unset:
         raise click.UsageError("how many? Give N, or --unset.")
-    table, lock, name = settings_of(context).lock_table(), LockName(entity, namespace), plain(entity)
+    settings, lock, name = settings_of(context), LockName(entity, namespace), plain(entity)
+    table = settings.lock_table()
     if unset or not yes:
         found = table.inspect(lock)
         if unset:
             _warn_of_waiters_that_end(found, permits)
         if not yes:
-            confirm(f"{_what(permits, unset=unset)} '{name}' ({_as_found(found)})?")
+            confirm(f"{_what(permits, unset=unset)} '{name}' in {settings.lock_place()} ({_as_found(found)})?")
     reason = _reason(why, yes=yes)
     if not unset:
         assert permits is not None
         item = table.set_limit(lock, permits, by=by, why=reason).item
     else:
-        item = _unset(table, lock, permits, by=by, why=reason)
+        item = _unset(settings, lock, permits, by=by, why=reason)
     told = f"{name}: {'not used yet' if item is None else _as_it_is(item)}"
     with telling(told):
         click.echo(told)
@@ -162,13 +180,16 @@ def _warn_of_waiters_that_end(found: LockState, permits: int | None) -> None:
         click.echo(f"{who_end(ended)}, with PermitsMismatch", err=True)
 
 
-def _unset(table: LockTable, lock: LockName, permits: int | None, *, by: str | None, why: str) -> LockItem | None:
+def _unset(
+    settings: CommandSettings, lock: LockName, permits: int | None, *, by: str | None, why: str
+) -> LockItem | None:
+    table = settings.lock_table()
     try:
         return table.unset_limit(lock, permits, by=by, why=why).item
     except InvalidLockRequest as error:
         if error.field != "permits" or permits is not None:
             raise
-        how = unsetting(lock, table.inspect(lock))
+        how = unsetting(lock, table.inspect(lock)).typed(settings.command)
         raise click.UsageError(
             f"no one had used the lock on '{plain(lock.entity)}' before its limit was set, so also give the number of "
             f"permits: `{how.command}`; {how.text}"
@@ -214,7 +235,8 @@ def remove_waiter(context: click.Context, /, entity: str, ticket: int, yes: bool
 
     A waiter that still runs joins again at the end of the queue: end its process or execution to remove it for good.
     """
-    table, lock, name = settings_of(context).lock_table(), LockName(entity, namespace), plain(entity)
+    settings, lock, name = settings_of(context), LockName(entity, namespace), plain(entity)
+    table = settings.lock_table()
     if not yes:
         found = table.inspect(lock)
         row = next((each for each in found.rows if each.ticket == ticket), None)
@@ -223,7 +245,7 @@ def remove_waiter(context: click.Context, /, entity: str, ticket: int, yes: bool
         waited_ms = found.now.likely_ms - row.created_at_ms
         of_lease = lease(row.lease_until_ms - found.now.likely_ms)
         click.echo(f"{plain(row.owner)}, ticket {ticket}: has waited {span(waited_ms)}, lease {of_lease}", err=True)
-        confirm(f"Remove it from the queue for '{name}'?")
+        confirm(f"Remove it from the queue for '{name}' in {settings.lock_place()}?")
     told = f"removed {plain(table.remove_waiter(lock, ticket).owner)}, ticket {ticket}"
     with telling(told):
         click.echo(told)

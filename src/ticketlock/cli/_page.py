@@ -4,7 +4,6 @@ Those who read the page did not choose its names: owners, entities and data are 
 """
 
 import math
-import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -153,9 +152,11 @@ def page(reader: TableReader, place: str, reading: TableReading) -> str:
         element("dl", *_counts(reading, stuck), class_="counts"),
         *_of_locks(reading, scale),
         *_of_units(reader, reading, scale),
-        _footer(reader),
+        _footer(),
         style=scale.lines(),
     )
+    for code in main.iter("code"):
+        code.text = reader.settings.command(code.text or "", anywhere=True)
     return document(element("html", head, element("body", main), lang="en"))
 
 
@@ -407,14 +408,7 @@ def _unit(listed: ListedUnit, scale: Scale) -> Iterator[Element]:
         yield element("tr", element("td", *_next(advice), colspan="3"), class_="under")
 
 
-def _footer(reader: TableReader) -> Element:
-    settings = reader.settings
-    given = {
-        "TICKETLOCK_TABLE": settings.table_name,
-        "TICKETLOCK_UNITS_TABLE": settings.units_table,
-        "AWS_DEFAULT_REGION": settings.session.region_name,
-    }
-    export = " ".join(f"{name}={shlex.quote(value)}" for name, value in given.items() if value)
+def _footer() -> Element:
     words = (part for word, tone, told in _WORDS for part in (element("dt", _chip(tone, word)), element("dd", told)))
     return element(
         "footer",
@@ -424,6 +418,6 @@ def _footer(reader: TableReader) -> Element:
             "the moment of the reading, by the table's time; the scale of the bars is logarithmic.",
         ),
         element("dl", *words),
-        element("p", "The commands are for a shell with ", element("code", f"export {export}"), "."),
+        element("p", "The commands need credentials of the table's account."),
         element("p", f"ticketlock {ticketlock.__version__}"),
     )

@@ -52,11 +52,11 @@ def report(context: click.Context, output: str, namespace: str | None, prefix: s
 
 def _replace(path: Path, content: bytes) -> None:
     """Write a file in one step: who reads it meanwhile gets the old content or the new one."""
-    path = path.resolve()
+    # A pipe or a device, which resolved is /proc/1/fd/pipe:[2], and cannot be opened.
     if path.exists() and not path.is_file():
-        # A pipe or a device.
         path.write_bytes(content)
         return
+    path = path.resolve()
     # Unlike a file of tempfile it has the usual permissions: a web server reads it.
     new = path.with_name(f".ticketlock-{uuid.uuid4().hex}")
     try:

@@ -3,15 +3,17 @@
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
 
 import boto3
 import click
+from click.core import ParameterSource
 
 from ticketlock import LockClient, LockTable, client_config
 from ticketlock.cli._exits import CONFIGURATION, Ended
+from ticketlock.cli._wording import typed
 from ticketlock.wire import _sdk
 
 _UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
@@ -76,6 +78,7 @@ class CommandSettings:
         region, profile, endpoint_url: as for AWS tools; None for the environment and AWS configuration files.
         wake: whether the next workflow in line is woken when a lock becomes free.
         units_table: the name of the units table.
+        typed: those of the command line, which no environment has; by name.
     """
 
     table: str | None = None
@@ -84,6 +87,7 @@ class CommandSettings:
     endpoint_url: str | None = None
     wake: bool = True
     units_table: str | None = None
+    typed: dict[str, str] = field(default_factory=dict)
 
     @property
     def table_name(self) -> str:
@@ -143,6 +147,31 @@ class CommandSettings:
             return "this account and Region"
         return region if is_of_aws(endpoint) else f"{region} ({endpoint})"
 
+    def lock_place(self) -> str:
+        """The lock table and its place, for questions."""
+        return f"the table '{self.table_name}' in {self.place()}"
+
+    def units_place(self) -> str:
+        """The units table and its place, for questions."""
+        return f"the units table '{self.units_table_name}' in {self.place()}"
+
+    def command(self, text: str, *, anywhere: bool = False) -> str:
+        """A command for the same tables, to be typed where this one was; another text as it is.
+
+        Args:
+            text: the command without these options.
+            anywhere: whether it is to be typed in other environments, too.
+        """
+        if not text.startswith("ticketlock "):
+            return text
+        is_of_units = text.startswith("ticketlock units ")
+        program, table = ("ticketlock units", "units_table") if is_of_units else ("ticketlock", "table")
+        given = {table: getattr(self, table), "region": self.session.region_name} if anywhere else {}
+        given |= self.typed
+        names = [name for name in (table, "region", "profile", "endpoint_url") if given.get(name)]
+        options = [f" --{name.replace('_', '-')} {typed(given[name])}" for name in names]
+        return f"{program}{''.join(options)}{text.removeprefix(program)}"
+
     def _step_functions(self) -> Any:
         return self.client("stepfunctions") if self.wake else None
 
@@ -160,7 +189,10 @@ def settings_of(context: click.Context) -> CommandSettings:
 
 def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> None:
     if value is not None and parameter.name is not None:
-        setattr(context.ensure_object(CommandSettings), parameter.name, value)
+        settings = context.ensure_object(CommandSettings)
+        setattr(settings, parameter.name, value)
+        if context.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE:
+            settings.typed[parameter.name] = value
 
 
 _MORE: dict[str, Any] = {"expose_value": False, "callback": _keep, "default": None}

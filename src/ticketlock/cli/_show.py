@@ -208,8 +208,15 @@ def state(lock: LockName, found: LockState) -> dict[str, Any]:
     }
 
 
-def state_tables(lock: LockName, found: LockState, *, wide: bool = False) -> RenderableType:
-    """A lock with its holders and its queue, for people; with whole owners or only so much as there is room for."""
+def state_tables(
+    lock: LockName, found: LockState, *, wide: bool = False, typed: Callable[[str], str] = str
+) -> RenderableType:
+    """A lock with its holders and its queue, for people.
+
+    Args:
+        wide: with whole owners, or only so much as there is room for.
+        typed: makes of a command what is to be typed.
+    """
     title = Text(f"{plain(lock.entity)} in {plain(lock.namespace)}", style="bold")
     item = found.item
     if item is None:
@@ -224,7 +231,7 @@ def state_tables(lock: LockName, found: LockState, *, wide: bool = False) -> Ren
         facts.append(f"left: {plain(item.data_left)}")
     told = [Text("; ".join(facts)), *map(Text, decisions(item, found.now.likely_ms, wide=wide))]
     if (advice := advice_on(lock, found)) is not None:
-        told += _next(advice)
+        told += _next(advice.typed(typed))
     return Group(title, *told, _holders(item.holders, found.now.likely_ms, wide=wide), _waiters(found, wide=wide))
 
 
@@ -460,8 +467,8 @@ def show(
     context: click.Context, entity: str, namespace: str, wide: bool, as_json: bool, watched: bool, every: float
 ) -> None:
     """Show who holds the lock on ENTITY, whether it renews its lease, and who waits for it and how long."""
-    table, lock = settings_of(context).lock_table(), LockName(entity, namespace)
-    wide = wide or not console().is_terminal
+    settings, lock = settings_of(context), LockName(entity, namespace)
+    table, wide = settings.lock_table(), wide or not console().is_terminal
 
     def read() -> LockState:
         return table.inspect(lock)
@@ -470,7 +477,7 @@ def show(
         return state(lock, found)
 
     def report(found: LockState, _lines: int | None) -> RenderableType:
-        return state_tables(lock, found, wide=wide)
+        return state_tables(lock, found, wide=wide, typed=settings.command)
 
     if watched:
         watch(read, every_s=every, to_json=to_json if as_json else None, report=report)

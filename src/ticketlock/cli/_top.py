@@ -4,10 +4,11 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any
 
 import click
-from rich.console import Group, RenderableType
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
@@ -20,16 +21,18 @@ from ticketlock.cli._units import listed_json
 from ticketlock.cli._units_reports import ListedUnit, state_of, unfinished_told
 from ticketlock.cli._verdicts import NextStep, Tone, left_ms
 from ticketlock.cli._watching import every_option, watch
-from ticketlock.cli._wording import Ending, console, plain, short_owner, short_span
+from ticketlock.cli._wording import Ending, console, fits, plain, short_owner, short_span
 from ticketlock.locks._items import DEFAULT_NAMESPACE
 
-_LEAST_CELLS = 8
-"""What is shown of a name if there is no room for more."""
-
-_NAMES = ("lock", "holder")
-"""The columns whose cells are cut if there is no room."""
+_LEAST_CELLS = {"lock": 12, "holder": 8}
+"""What is shown of a name if there is no room for more; what is in other columns is not cut."""
 
 _NUMBERS = ("lease", "queue", "oldest", "age", "items", "unfinished")
+
+_SPARED = ("holder", "oldest", "items", "queue", "age", "lease", "unfinished")
+"""The columns that are left out if there is no room, the first ones first."""
+
+Cell = str | Text | Ending
 
 _STYLES: Mapping[Tone, str] = {
     "good": "green",
@@ -119,28 +122,63 @@ def _more(number: int, what: str) -> list[Text]:
     return [Text(f"… {number:,} more {what}", style="dim")] if number > 0 else []
 
 
-def _grid(*headings: str, wide: bool = False) -> Table:
-    """A table with one line for each row; with several if whole names need them."""
-    made = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold")
-    for heading in headings:
-        justify: Literal["right", "left"] = "right" if heading in _NUMBERS else "left"
-        made.add_column(
-            heading, justify=justify, no_wrap=heading not in _NAMES, overflow="fold" if wide else "ellipsis"
-        )
-    return made
+class _Grid:
+    """A table with one line for each row.
+
+    Where there is no room it has fewer columns; in the end, and with whole names, a row may take several lines.
+    """
+
+    def __init__(self, *headings: str, wide: bool = False) -> None:
+        self._headings, self._wide = headings, wide
+        self._rows: list[tuple[Cell, ...]] = []
+
+    def add_row(self, *cells: Cell) -> None:
+        """Add a row."""
+        self._rows.append(cells)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        spared = [heading for heading in _SPARED if heading in self._headings and not self._wide]
+        for number in range(len(spared) + 1):
+            made = self._table(spared[:number], breaks=self._wide)
+            if self._wide or fits(made, console, options):
+                yield made
+                return
+        yield self._table(spared, breaks=True)
+
+    def _table(self, without: Sequence[str], *, breaks: bool) -> Table:
+        made = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold")
+        places = [place for place, heading in enumerate(self._headings) if heading not in without]
+        for place in places:
+            heading, cells = self._headings[place], [str(row[place]) for row in self._rows]
+            is_name = heading in _LEAST_CELLS or (breaks and place == 0)
+            made.add_column(
+                heading,
+                justify="right" if heading in _NUMBERS else "left",
+                no_wrap=not is_name,
+                overflow="fold" if breaks else "ellipsis",
+                min_width=None if is_name else max(map(cell_len, [heading, *cells])),
+            )
+        for row in self._rows:
+            made.add_row(
+                *(
+                    Text(str(row[place])) if breaks and isinstance(row[place], Ending) else row[place]
+                    for place in places
+                )
+            )
+        return made
 
 
-def _locks_table(lines: Sequence[Line], *, wide: bool) -> Table:
-    made = _grid("lock", "verdict", "lease", "holder", "queue", "oldest", "next", wide=wide)
+def _locks_table(lines: Sequence[Line], *, wide: bool) -> _Grid:
+    made = _Grid("lock", "verdict", "lease", "holder", "queue", "oldest", "next", wide=wide)
     for line in lines:
         listed, first = line.listed, line.judged.first
         lock = listed.lock.lock
         namespace = "" if lock.namespace == DEFAULT_NAMESPACE else f"{plain(lock.namespace)}/"
         made.add_row(
-            _name(plain(lock.entity), wide=wide, kept=namespace),
+            Ending(plain(lock.entity), _LEAST_CELLS["lock"], kept=namespace),
             _verdict(line),
             _lease(line),
-            _name(_holder(line, wide=wide), wide=wide),
+            Ending(_holder(line, wide=wide), _LEAST_CELLS["holder"]),
             str(listed.waiting),
             "-" if first is None else short_span(listed.now_ms - first.created_at_ms),
             _step(line.judged.next.value, is_urgent=line.judged.is_stuck),
@@ -153,10 +191,6 @@ def _lease(line: Line) -> str:
     if holder is None or line.judged.verdict.word == "expired":
         return "-"
     return short_span(left_ms(holder, line.listed.now_ms))
-
-
-def _name(told: str, *, wide: bool, kept: str = "") -> RenderableType:
-    return Text(kept + told) if wide else Ending(told, _LEAST_CELLS, kept=kept)
 
 
 def _holder(line: Line, *, wide: bool) -> str:
@@ -174,8 +208,8 @@ def _verdict(line: Line) -> Text:
     return Text(told, style=_STYLES[line.judged.tone])
 
 
-def _units_table(units: Sequence[ListedUnit]) -> Table:
-    made = _grid("unit", "state", "age", "lease", "items", "unfinished", "next")
+def _units_table(units: Sequence[ListedUnit]) -> _Grid:
+    made = _Grid("unit", "state", "age", "lease", "items", "unfinished", "next")
     for listed in units:
         unit = listed.unit
         state, lease_s = state_of(unit), unit.lease_ends_in_s

@@ -151,6 +151,7 @@ class Desk:
 
     def __init__(self, settings: CommandSettings) -> None:
         name = settings.units_table_name
+        self.settings = settings
         self.records = UnitRecords(name)
         self._performer = UnitsTable(name, client=settings.client())
 
@@ -302,7 +303,7 @@ def rollback(context: click.Context, unit: str, yes: bool, as_json: bool) -> Non
     if shown is not None and shown.unit.state is Outcome.PENDING:
         click.echo(f"{state_with_time(shown.unit)}; {items_told(shown.unit.items)}", err=True)
         if not yes:
-            confirm(f"Roll the unit {unit} back?")
+            confirm(f"Roll the unit {unit} of {desk.settings.units_place()} back?")
     told = desk.perform(roll_back(desk.records, unit))
     if told.outcome is Outcome.COMMITTED:
         assert told.unit is not None
@@ -327,10 +328,11 @@ def _tell_end(desk: Desk, unit: str, told: Settled, *, as_json: bool) -> None:
         raise no_record(unit, desk.records.table)
     if isinstance(told.failed, InvalidUnitRequest):
         # The error's text may contain values of items.
-        why = "another program has changed a unit's attributes or rows: `ticketlock units show` tells where"
+        show = desk.settings.command(f"ticketlock units show {unit}")
+        why = f"another program has changed a unit's attributes or rows: `{show}` tells where"
         raise Ended(f"not every item of the unit {unit} is as it should be: {why}", CONFIGURATION) from told.failed
     if told.refused:
-        commands = [line for entry in told.refused for line in to_correct(unit, entry)]
+        commands = [desk.settings.command(line) for entry in told.refused for line in to_correct(unit, entry)]
         raise Ended(str(told.failed), CONFIGURATION, commands)
     if told.failed is not None:
         raise told.failed
@@ -404,7 +406,7 @@ def correct_item(
     if not yes:
         found = desk.perform(unfinished(desk.records, unit, data, where))
         instead = "its old value" if image is None else "the given value"
-        confirm(f"Give {item_told(found.entry)} {instead}, for good?")
+        confirm(f"Give {item_told(found.entry)} {instead}, for good, for a unit of {desk.settings.units_place()}?")
     correction = Correction(new_id(int(time.time() * 1_000)), image, by, why)
     done = desk.perform(correct(desk.records, unit, data, where, correction))
     with telling(_TOLD[done]):

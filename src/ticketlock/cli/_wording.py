@@ -130,18 +130,28 @@ class Ending:
         self._least = least
         self._kept = kept
 
+    def __str__(self) -> str:
+        return self._kept + self._text
+
     def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
         kept, room = self._kept, options.max_width
-        if cell_len(kept + self._text) > room and cell_len(kept) > room // 2:
-            kept = f"{chop_cells(kept, max(1, room // 2 - 1))[0]}…"
-        room -= cell_len(kept)
+        if cell_len(str(self)) <= room:
+            yield Text(str(self))
+            return
+        if cell_len(kept) > room // 2:
+            kept = chop_cells(kept, max(1, room // 2 - 1))[0]
         # Cut into lines from its end.
-        is_whole = cell_len(self._text) <= room
-        yield Text(kept + (self._text if is_whole else f"…{chop_cells(self._text[::-1], max(1, room - 1))[0][::-1]}"))
+        end = chop_cells(self._text[::-1], max(1, room - cell_len(kept) - 1))[0]
+        yield Text(f"{kept}…{end[::-1]}")
 
     def __rich_measure__(self, _console: Console, _options: ConsoleOptions) -> Measurement:
         least = sum(min(cell_len(part), self._least) for part in (self._kept, self._text))
-        return Measurement(least, cell_len(self._kept + self._text))
+        return Measurement(least, cell_len(str(self)))
+
+
+def fits(table: Table, console: Console, options: ConsoleOptions) -> bool:
+    """Whether a table has room: narrower, words and names would be broken."""
+    return console.measure(table, options=options.update_width(_WIDE)).minimum <= options.max_width
 
 
 class Columns:
@@ -157,9 +167,7 @@ class Columns:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         table = self._table()
-        # Narrower, words and names would be broken.
-        fits = console.measure(table, options=options.update_width(_WIDE)).minimum <= options.max_width
-        yield from [table] if fits else self._line_by_line()
+        yield from [table] if fits(table, console, options) else self._line_by_line()
 
     def _table(self) -> Table:
         made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 from kit.interpreter.harness import PATIENCE_S, Work, until
 from ticketlock_cdk.lock.settings import HandOver
+from ticketlock_cdk.lock.single_state import parallel_options
 from workflow.interpreted.conftest import ENTITY, OpenUser, StockMissing
-from workflow.interpreted.user_machine import SINGLE_STATE_MACHINES, USER_LEASE_S, UserStage
+from workflow.interpreted.user_machine import REFUSED_STATES, SINGLE_STATE_MACHINES, USER_LEASE_S, UserStage
 
 pytestmark = pytest.mark.verify(
     "moto's interpreter waits in real time; `make test` asks the ways that most executions take"
@@ -240,6 +241,8 @@ def as_one_state(options: str, order: Any) -> Any:
         "result_selector": {"paid": 7},
         "result_selector and result_path": {**given, "payment": {"paid": 7}},
         "result_selector and output_path": 7,
+        "no result and output_path": order,
+        "result_path and another output_path": 7,
         "input_path and result_path": {**given, "payment": [paid_for(order)]},
         "prefix_states": payment,
     }[options]
@@ -254,6 +257,16 @@ def test_every_option_of_a_fragment_as_one_state_gives_what_it_gives_of_any_para
         outcome = user.run({"options": options, "order": {"id": 7}}, 60)
         assert (options, outcome.error, outcome.output) == (options, None, as_one_state(options, {"id": 7}))
     assert user.stage.is_free(ENTITY)
+
+
+def test_every_option_that_is_refused_would_fail_the_execution_after_the_work(open_user: OpenUser) -> None:
+    user = open_user("refused_states")
+    for name, options in REFUSED_STATES.items():
+        with pytest.raises(ValueError, match=r"; allowed: "):
+            parallel_options(options, {"entity.$": "$.order.id"})
+        arn = user.start({"options": name, "order": {"id": 7}})
+        assert (name, user.machine.wait(arn).status) == (name, "FAILED")
+        assert f"Work of {name}" in user.machine.entered(arn)
 
 
 def test_a_chain_with_a_fragment_may_be_one_state_by_the_cdks_own_method(open_user: OpenUser) -> None:

@@ -232,9 +232,44 @@ SINGLE_STATES: Mapping[str, Mapping[str, Any]] = {
     "result_selector and result_path": {"result_selector": _PAID, "result_path": "$.payment"},
     "result_selector and output_path": {"result_selector": _PAID, "output_path": "$.paid"},
     "input_path and result_path": {"input_path": "$.order", "result_path": "$.payment"},
+    "no result and output_path": {"result_path": sfn.JsonPath.DISCARD, "output_path": "$.order"},
+    "result_path and another output_path": {"result_path": "$.payment", "output_path": "$.order.id"},
     "prefix_states": {"prefix_states": "Locked: "},
 }
 """Options of a fragment as one state."""
+
+REFUSED_STATES: Mapping[str, Mapping[str, Any]] = {
+    "output_path of a list": {"output_path": "$.paid"},
+    "output_path beyond the list": {"output_path": "$[1]"},
+    "output_path of a list in the payload": {"result_path": "$.payment", "output_path": "$.payment.paid"},
+    "output_path of a list deep in the payload": {"result_path": "$.a.b", "output_path": "$.a.b.paid"},
+    "output_path of the payload": {"result_path": sfn.JsonPath.DISCARD, "output_path": "$[0]"},
+    "output_path of the payload and more": {"result_path": "$.payment", "output_path": "$[0]"},
+    "output_path of an object": {"result_selector": _PAID, "output_path": "$[0]"},
+    "output_path not selected": {"result_selector": _PAID, "output_path": "$.all"},
+    "output_path not selected within": {"result_selector": {"a": _PAID}, "output_path": "$.a.b"},
+    "output_path of what is selected": {"result_selector": {"all.$": "$"}, "output_path": "$.all.paid"},
+    "output_path not selected for the payload": {
+        "result_selector": _PAID,
+        "result_path": "$.payment",
+        "output_path": "$.payment.all",
+    },
+    "result_selector of a list": {"result_selector": {"by": {"id.$": "$.id"}}},
+    "result_selector beyond the list": {"result_selector": {"paid.$": "$[1].paid"}},
+    "intrinsic function of a list": {"result_selector": {"id.$": "States.Format('{}', $.id)"}},
+}
+"""Options that fail each execution after the work, of a fragment whose payload is an object."""
+
+
+@machine()
+def refused_states(user: Maker) -> Made:
+    """A Parallel of the CDK with each of them; its input names one."""
+    choose = sfn.Choice(user, "Choose")
+    for name, options in REFUSED_STATES.items():
+        work = user.state(f"Work of {name}", result=sfn.Result.from_object({"paid": {"euros": 7}}))
+        single = sfn.Parallel(user, name, **options).branch(work)
+        choose.when(sfn.Condition.string_equals("$.options", name), single)
+    return choose
 
 
 def _single_state_machines() -> dict[str, Sequence[str]]:
