@@ -9,7 +9,6 @@ import itertools
 import math
 import os
 import random
-import threading
 import time
 from collections.abc import Callable, Sequence
 from secrets import token_hex
@@ -103,8 +102,6 @@ class Driver:
         self.patience_ms = give_up_after_ms
         self._jitter = jitter
         self._time = TableTime()
-        # Re-entrant: a signal handler that uses the table may interrupt the thread that has this lock.
-        self._time_lock = threading.RLock()
         self._process = OwnProcess()
 
     @property
@@ -283,13 +280,11 @@ class Driver:
         if request.tells_time:
             date_ms = _sdk.date_ms(response)
             if date_ms is not None:
-                with self._time_lock:
-                    self._time.observe(date_ms, sent, received)
+                self._time.observe(date_ms, sent, received)
         return received
 
     def _moment(self, reading: Reading) -> Moment | None:
-        with self._time_lock:
-            return self._time.at(reading)
+        return self._time.at(reading)
 
 
 def _identity_of(request: Request) -> str:
