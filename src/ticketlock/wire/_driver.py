@@ -14,9 +14,28 @@ from collections.abc import Callable, Sequence
 from secrets import token_hex
 from typing import Any, Protocol
 
-from ticketlock.errors import ClientClosed, OutcomeUnknown, RequestNotApplied, TableError, TableNotFound, TableRefused
+from ticketlock.errors import (
+    ClientClosed,
+    OutcomeUnknown,
+    RequestNotApplied,
+    TableError,
+    TableNotFound,
+    TableRefused,
+    TicketLockError,
+)
 from ticketlock.wire import _sdk
-from ticketlock.wire._actions import Actions, Answer, Fork, Refusal, Reply, Sleep, T
+from ticketlock.wire._actions import (
+    Actions,
+    Answer,
+    Fork,
+    NoAnswer,
+    Refusal,
+    Reply,
+    Sleep,
+    T,
+    is_foreign,
+    raise_if_foreign,
+)
 from ticketlock.wire._requests import ForkingSteps, Request, Steps, Together
 from ticketlock.wire._sdk import NotSigned
 from ticketlock.wire._table_time import Moment, Reading, TableTime, passed_ms
@@ -144,7 +163,7 @@ class Driver:
                     else:
                         reply = yield from self.perform(request, until_ms)
                 except TableError as error:
-                    request = generator.throw(error)
+                    request = generator.throw(NoAnswer(error) if is_foreign(error) else error)
                 else:
                     request = generator.send(reply)
         except StopIteration as end:
@@ -193,6 +212,7 @@ class Driver:
             try:
                 now = yield from self.now(until_ms)
             except TableError as error:
+                raise_if_foreign(error)
                 if not answer.perhaps_applied:
                     raise
                 raise OutcomeUnknown(f"the request was answered, but table time is not known: {error}") from error
@@ -239,6 +259,9 @@ class Driver:
                 response = yield from request.calls(self._table_name, identity)
                 items = request.items(response)
             except _sdk.FAILURES as error:
+                if isinstance(error, TicketLockError):
+                    # That of a unit's `client`, which is an error of the SDK, too: a signal handler has used one.
+                    raise
                 meaning = _sdk.meaning(error)
                 if isinstance(meaning, Refusal):
                     refused = getattr(error, "response", None)
