@@ -205,7 +205,7 @@ def missing_of_the_client() -> str:
     }
     rows |= {
         '`ReturnConsumedCapacity="INDEXES"`': ("`TOTAL`",),
-        "`update_item` without `UpdateExpression`": ("`put_item` with a condition",),
+        '`ReturnItemCollectionMetrics="SIZE"`': ("nothing: the sizes are not known before the commit",),
     }
     rows |= {f"`{name}`": (_as_code(told),) for name, told in METHODS_IN_PLACE_OF.items()}
     rows["paginators but that of `query`, waiters, `meta`, methods about tables and accounts"] = ("a plain client",)

@@ -50,12 +50,13 @@ def left_insert(books: Books, *, ago_s: int) -> str:
     return unit.id
 
 
-def left_refused(memory: MemoryDynamoDB, books: Books) -> str:
-    """The id of a committed unit: DynamoDB refuses what it writes to the account of ann."""
+def left_refused(memory: MemoryDynamoDB, books: Books, others: int = 0) -> str:
+    """The id of a committed unit: DynamoDB refuses what it writes to the account of ann, after those of others."""
     books.write("accounts", {"id": "ann", "balance": 100})
     ann = Party(books, None)
     memory.update_table(TableName="accounts", VectorIndexUpdates=[{"Create": VECTOR_INDEX}])
     unit = ann.begin(engine="marked")
+    unit.put_all(ann.accounts, [{"id": f"other-{number}"} for number in range(others)])
     unit.update(ann.accounts, {"id": "ann"}, "SET vector = :v, photo = :p", {":v": [1], ":p": b"\x00\xff"})
     with pytest.raises(CommittedUnfinished):
         unit.commit()

@@ -262,6 +262,21 @@ def test_a_correction_drops_what_the_unit_writes_if_the_operator_says_so(ask: As
     assert ask("show", refused).out.splitlines()[-1].split()[1:] == ["ada", "a", "typo", "accounts", "dropped"]
 
 
+def test_a_unit_of_more_than_a_hundred_items_is_unfinished_until_its_last_item_is_corrected(
+    ask: Ask, memory: MemoryDynamoDB, books: Books
+) -> None:
+    unit = left_refused(memory, books, others=100)
+
+    def told() -> tuple[object, ...]:
+        (listed,) = json.loads(ask("ls", "--json").out)
+        return listed["itemCount"], listed["unfinishedCount"], listed["isStuck"], listed["next"]
+
+    assert told() == (101, 1, True, "units settle")
+    assert ask("correct", unit, "accounts", KEY, "--drop", "--yes").exit_code == 0
+    assert told() == (101, 0, False, "nothing")
+    assert [each["action"] for each in json.loads(ask("show", unit, "--json").out)["corrections"]] == ["dropped"]
+
+
 NO_TABLE = "there is no table 'none' in this account and Region: us-east-1 (http"
 OF_LOCKS = "is 'locks' a units table, and not a lock table?"
 

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -16,16 +16,18 @@ from typing import Any, TypeVar
 import pytest
 from kit.engines import Engine, engine_named, first_on
 from kit.opcodes import AtOpcode
-from kit.units import Books, Interrupt, Key, some_account
+from kit.units import MARK, Books, Interrupt, Key, in_memory, some_account
 from units.conftest import PATIENCE_S
 
-from ticketlock import InvalidUnitRequest, aio
-from ticketlock.units import Units
+from ticketlock import ClientClosed, InvalidUnitRequest, aio
+from ticketlock.testing import MemoryDynamoDB
+from ticketlock.units import Units, UnitTable
 from ticketlock.units._behind import MOST_BEHIND, BehindThreads
 from ticketlock.wire._requests import ForkingSteps
 
 SET = "SET balance = :balance"
 MOST_IN_A_TRANSACTION = 100
+LARGER_THAN_ANY_STACK = 2**46
 
 T = TypeVar("T")
 
@@ -177,6 +179,85 @@ def test_the_units_of_tasks_are_finished_behind_their_callers_too(books: Books) 
     assert 0 < max(behind) <= MOST_BEHIND
     assert [books.balance(key) for key in keys] == [7] * len(keys)
     assert books.marks(keys) == 0
+
+
+class SlowTasks:
+    """A client of tasks whose new values wait for the next one, at most a while: so one is always under way."""
+
+    def __init__(self, memory: MemoryDynamoDB) -> None:
+        self._client = memory.async_client
+        self._next = asyncio.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    async def update_item(self, **parameters: Any) -> Any:
+        if "REMOVE #mark" in parameters["UpdateExpression"]:
+            self._next.set()
+            self._next = another = asyncio.Event()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(another.wait(), 0.5)
+        return await self._client.update_item(**parameters)
+
+
+def in_tasks() -> tuple[MemoryDynamoDB, aio.Units]:
+    memory = in_memory()
+    return memory, aio.Units("units", client=SlowTasks(memory), finish_behind=True)
+
+
+async def with_accounts(units: aio.Units, names: Iterable[str]) -> UnitTable:
+    accounts = await units.table("accounts")
+    async with units.begin() as unit:
+        await unit.put_all(accounts, [{"id": name, "balance": 0} for name in names])
+    return accounts
+
+
+async def add_by_marks(units: aio.Units, accounts: UnitTable, name: str) -> None:
+    async with units.begin(engine="marked") as unit:
+        await unit.update(accounts, {"id": name}, "ADD balance :one", {":one": 1})
+
+
+def marks_in(memory: MemoryDynamoDB) -> int:
+    return sum(MARK in item for item in memory.items("accounts"))
+
+
+def test_close_returns_although_other_tasks_go_on_to_commit_and_finishes_what_is_committed() -> None:
+    memory, units = in_tasks()
+    committed = dict.fromkeys("abcd", 0)
+
+    async def goes_on(accounts: UnitTable, name: str) -> None:
+        while True:
+            await add_by_marks(units, accounts, name)
+            committed[name] += 1
+
+    async def main() -> None:
+        await units.__aenter__()
+        accounts = await with_accounts(units, committed)
+        tasks = [asyncio.create_task(goes_on(accounts, name)) for name in committed]
+        while not all(committed.values()):
+            await asyncio.sleep(0.01)
+        await units.close()
+        for ended in await asyncio.gather(*tasks, return_exceptions=True):
+            assert isinstance(ended, ClientClosed)
+
+    asyncio.run(asyncio.wait_for(main(), PATIENCE_S))
+    assert marks_in(memory) == 0
+    assert {item["id"]["S"]: int(item["balance"]["N"]) for item in memory.items("accounts")} == committed
+
+
+def test_an_end_of_the_loop_before_close_is_logged_for_a_unit_that_is_not_finished(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    memory, units = in_tasks()
+
+    async def main() -> None:
+        await units.__aenter__()
+        await add_by_marks(units, await with_accounts(units, "a"), "a")
+
+    asyncio.run(main())
+    told = [record for record in caplog.records if "its task was cancelled" in record.message]
+    assert [record.levelno for record in told] == [logging.WARNING]
+    assert marks_in(memory) == 1
 
 
 @pytest.mark.parametrize(
@@ -417,7 +498,7 @@ def test_what_finishes_a_unit_may_close_and_does_not_wait_for_itself() -> None:
 @pytest.fixture
 def no_threads() -> Iterator[None]:
     """From now on no thread can be started, as beyond a container's limit: no stack is that large."""
-    before = threading.stack_size(2**46)
+    before = threading.stack_size(LARGER_THAN_ANY_STACK)
     with pytest.raises(RuntimeError, match="can't start new thread"):
         threading.Thread(target=int).start()
     yield
@@ -437,6 +518,39 @@ def test_without_threads_a_unit_is_committed_and_finished_by_its_caller(
     assert [books.balance(key) for key in keys] == [7] * 5
     assert books.marks(keys) == 0
     units.close()
+
+
+@IN_MEMORY
+def test_without_threads_after_the_decision_a_unit_is_finished_by_its_caller(books: Books) -> None:
+    keys = [books.account(100) for _ in range(5)]
+    client, before = books.engine.client(), threading.stack_size()
+
+    def no_thread_starts(params: dict[str, Any], **_: Any) -> None:
+        if ":committed" in params.get("ExpressionAttributeValues", {}):
+            threading.stack_size(LARGER_THAN_ANY_STACK)
+
+    client.meta.events.register("before-parameter-build.dynamodb.UpdateItem", no_thread_starts)
+    try:
+        set_by_marks(Units(books.tables["units"], client=client), books, keys, 7)
+        assert threading.stack_size() == LARGER_THAN_ANY_STACK
+    finally:
+        threading.stack_size(before)
+    assert [books.balance(key) for key in keys] == [7] * 5
+    assert books.marks(keys) == 0
+
+
+@IN_MEMORY
+@pytest.mark.parametrize("message", ["can't start new thread", "can't create new thread at interpreter shutdown"])
+def test_a_thread_that_a_tool_does_not_start_is_as_one_that_python_does_not_start(
+    books: Books, monkeypatch: pytest.MonkeyPatch, message: str
+) -> None:
+    def refuses(_: threading.Thread) -> None:
+        raise RuntimeError(message)
+
+    key = books.account(100)
+    monkeypatch.setattr(threading.Thread, "start", refuses)
+    set_by_marks(Units(books.tables["units"], client=books.engine.client(), finish_behind=True), books, [key], 7)
+    assert (books.balance(key), books.marks([key])) == (7, 0)
 
 
 @IN_MEMORY

@@ -1,6 +1,7 @@
 """Guarded tables: a unit that has queried a partition detects inserts of other units."""
 
 import uuid
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -157,6 +158,23 @@ def test_an_insert_of_what_was_read_as_absent_and_not_shown_conflicts_with_the_q
     assert list(conflict.value.keys) == [(ann.lines.name, key(order, 3))]
     with ann.begin() as unit:
         assert len(unit.query(ann.lines, of(order))) == 3
+
+
+@UNSEEN
+def test_of_two_units_that_insert_where_the_other_has_found_nothing_one_is_committed(
+    books: Books, ann: Party, ben: Party, order: str, how: str
+) -> None:
+    """Each adds a third line, if there is none in the other order. Both at once would be write skew."""
+    other = str(some_line()["pk"])
+    inserts(ann, other, 1)
+    inserts(ann, other, 2)
+    first, second = ann.begin(), ben.begin()
+    reads_unseen(ann, first, order, how)
+    for party, unit, looks_at, adds_to in ((ben, second, other, order), (ann, first, order, other)):
+        with suppress(UnitConflict), unit:
+            if len(unit.query(party.lines, of(looks_at))) == 2:
+                unit.put(party.lines, line(adds_to, 3))
+    assert [books.raw("lines", key(each, 3)) is not None for each in (order, other)] == [True, False]
 
 
 @pytest.mark.parametrize("is_guarded", [True, False], ids=["guarded", "not guarded"])

@@ -1,10 +1,15 @@
-"""A unit that a signal handler interrupts, at any of its opcodes, leaves all of it or nothing, and says which."""
+"""A unit that a signal handler interrupts, at any of its opcodes, leaves all of it or nothing, and says which.
 
+So does one whose log record a handler refuses. Each may raise anything: one of our errors, too, if it has used units.
+"""
+
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
+from math import inf
 from typing import Any
 
 import pytest
@@ -13,6 +18,7 @@ from kit.places import meanwhile, outcome
 from kit.units import MARK, THREADS_ONLY, Books, Interrupt, Key, Lost, Party, in_memory, loaded, new_version
 
 from ticketlock import (
+    ConditionFailed,
     InvalidUnitRequest,
     LockClient,
     LockLost,
@@ -21,7 +27,6 @@ from ticketlock import (
     TicketLockError,
     UnitConflict,
     UnitFinished,
-    UnitRolledBack,
     create_table,
 )
 from ticketlock.testing import ManualClock
@@ -279,8 +284,19 @@ FEW_OPCODES = 401
 """The step between the opcodes that `make test` asks."""
 
 
-def interrupt() -> None:
-    raise Interrupt
+Makes = Callable[[], BaseException]
+OF_A_HANDLER: dict[str, Makes] = {
+    "an interrupt": Interrupt,
+    # Of another unit, or of another lock. A unit whose own error the first one were would run again.
+    "a conflict": partial(UnitConflict, [("accounts", {"id": "z"})]),
+    "a loss": partial(LockLost, "a lease"),
+    "a condition": partial(ConditionFailed, "accounts", {"id": "z"}, "of another", None, ()),
+}
+"""What signal handlers raise."""
+
+
+def raising(error: BaseException) -> None:
+    raise error
 
 
 @dataclass
@@ -290,7 +306,7 @@ class Interrupted:
     Attributes:
         passed: how many opcodes were executed.
         where: the function.
-        was_raised: whether the work has raised the interrupt.
+        was_raised: whether the work has raised what the handler has raised.
     """
 
     passed: int
@@ -310,28 +326,31 @@ class Interrupted:
         return self.where.endswith(("<genexpr>", "that_fit_together")) and not self.was_raised
 
 
-def interrupted(work: Work, number: int) -> Interrupted:
+def interrupted(work: Work, number: int, makes: Makes) -> Interrupted:
     """On its own thread: after a trace function raises, the interpreter believes that the thread is handling it."""
     scene = Scene()
     unit = scene.units.begin(**work.terms)
     for each in work.before:
         each(scene, unit)
-    was_raised = False
-    with suppress(UnitConflict), AtOpcode(number, interrupt, OF_A_UNIT) as at:
+    error, caught = makes(), None
+    with AtOpcode(number, partial(raising, error), OF_A_UNIT) as at:
         try:
             work.act(scene, unit)
-        except Interrupt:
-            was_raised = True
-    return Interrupted(at.passed, at.where, scene, unit, was_raised)
+        except (Interrupt, TicketLockError) as raised:
+            caught = raised
+    if caught not in (None, error):
+        assert isinstance(caught, UnitConflict)
+        assert others_change_one in work.before
+    return Interrupted(at.passed, at.where, scene, unit, caught is error)
 
 
 FEWEST_OPCODES = 1_500
 """Each work has more; with fewer the tests would show less than they say."""
 
 
-def each_interrupted(work: Work, step: int) -> Iterator[Interrupted]:
+def each_interrupted(work: Work, step: int, makes: Makes = Interrupt) -> Iterator[Interrupted]:
     for number in count(1 + step // 2, step):
-        case = outcome(meanwhile(partial(interrupted, work, number)))
+        case = outcome(meanwhile(partial(interrupted, work, number, makes)))
         if case.passed < number:
             break
         yield case
@@ -343,56 +362,148 @@ ADDS: dict[str, Callable[[Scene, Unit], object]] = {
     "update_all": lambda scene, unit: unit.update_all(
         scene.accounts, [{"id": name} for name in NAMES], SET, {":balance": 2}
     ),
+    "transact_write_items": lambda _, unit: unit.client.transact_write_items(
+        TransactItems=[
+            {"Put": {"TableName": "accounts", "Item": {"id": {"S": name}, "balance": {"N": "2"}}}} for name in NAMES
+        ]
+    ),
     "get_all after blind updates": lambda scene, unit: unit.get_all([(scene.accounts, {"id": name}) for name in NAMES]),
 }
-WHERE_A_UNIT_IS_CHANGED = ("units/_unit_of_work.py", "units/_reading.py")
 
 
-def refused_by_a_handler(does: str, error: type[TicketLockError], number: int) -> tuple[int, list[Any]]:
-    """The opcodes that were executed, and the balances after the commit that follows."""
+def refused_by_a_handler(does: str, makes: Makes, number: int) -> tuple[AtOpcode, bool, list[Any]]:
+    """Where it was refused, whether the call has raised the error, and the balances after the commit that follows."""
     scene = Scene()
     unit = scene.units.begin()
     if does.startswith("get_all"):
         for name in NAMES:
             unit.update(scene.accounts, {"id": name}, SET, {":balance": 2}, blind=True)
 
-    def handle_a_signal() -> None:
-        raise error("of a signal handler")
-
-    with suppress(error), AtOpcode(number, handle_a_signal, WHERE_A_UNIT_IS_CHANGED) as at:
-        ADDS[does](scene, unit)
+    error, caught = makes(), None
+    with AtOpcode(number, partial(raising, error), OF_A_UNIT) as at:
+        try:
+            ADDS[does](scene, unit)
+        except TicketLockError as raised:
+            caught = raised
+    assert caught in (None, error)
     with suppress(UnitFinished):
         unit.commit()
-    return at.passed, scene.balances()
+    return at, caught is not None, scene.balances()
 
 
 @IN_GENERATORS
 @PATIENT
 @pytest.mark.parametrize("does", ADDS)
-@pytest.mark.parametrize("error", [LockLost, UnitRolledBack])
-@pytest.mark.parametrize("step", [pytest.param(1, marks=MANY), 7], ids=["each opcode", "some opcodes"])
-def test_an_error_of_ours_that_a_signal_handler_raises_leaves_all_statements_of_a_call_or_none(
-    does: str, error: type[TicketLockError], step: int
+@pytest.mark.parametrize("error", ["a loss", "a condition"])
+@pytest.mark.parametrize("step", [pytest.param(7, marks=MANY), 61], ids=["more opcodes", "some opcodes"])
+def test_a_call_that_raises_an_error_of_ours_that_a_signal_handler_has_raised_leaves_no_statement(
+    does: str, error: str, step: int
 ) -> None:
     for number in count(1, step):
-        passed, balances = outcome(meanwhile(partial(refused_by_a_handler, does, error, number)))
-        assert balances in (OLD, NEW)
-        if passed < number:
+        at, was_raised, balances = outcome(meanwhile(partial(refused_by_a_handler, does, OF_A_HANDLER[error], number)))
+        # A call that has ended may still be interrupted before its caller goes on.
+        has_ended = at.where.startswith(("Unit.", "UnitClient."))
+        # What was stated before is still in the unit if the call had not begun.
+        is_open = has_ended or does.startswith("get_all")
+        assert balances in ([OLD] if was_raised and not is_open else [OLD, NEW]), f"opcode {at.passed}, in {at.where}"
+        if at.passed < number:
             break
-    assert passed > 200
+    assert at.passed > 1_000
+
+
+TRIES = {
+    "native": {},
+    "read locks": LOCKING,
+}
+
+
+def added_once(terms: dict[str, Any], number: int) -> tuple[int, int, Any]:
+    """Add to an account in a call that may run again. How many opcodes were executed, how often it ran, the balance."""
+    scene = Scene()
+    ran: list[None] = []
+
+    @scene.units.transactional(**terms)
+    def adds(*, unit: Unit) -> None:
+        ran.append(None)
+        unit.update(scene.accounts, {"id": "a"}, "ADD balance :one", {":one": 1})
+
+    error, was_raised = OF_A_HANDLER["a conflict"](), False
+    with AtOpcode(number, partial(raising, error), OF_A_UNIT) as at:
+        try:
+            adds()
+        except UnitConflict as caught:
+            was_raised = caught is error
+    balance = scene.balances()[0]
+    assert was_raised or balance == 2
+    return at.passed, len(ran), balance
 
 
 @IN_GENERATORS
 @PATIENT
+@pytest.mark.parametrize("how", TRIES)
+@pytest.mark.parametrize("step", [pytest.param(7, marks=MANY), 61], ids=["more opcodes", "some opcodes"])
+def test_a_call_is_applied_once_wherever_a_signal_handler_raises_the_conflict_of_another_unit(
+    how: str, step: int
+) -> None:
+    seen = set[tuple[int, Any]]()
+    for number in count(1, step):
+        passed, ran, balance = outcome(meanwhile(partial(added_once, TRIES[how], number)))
+        assert balance in (1, 2), f"opcode {number}: {balance}"
+        seen.add((ran, balance))
+        if passed < number:
+            break
+    # It was raised before the call has run, in its statement, and after its decision.
+    assert {(1, 2), (2, 2)} <= seen
+
+
+class Refuses(logging.Handler):
+    """A handler of log records that raises an error at the first one."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.error: Exception | None = error
+
+    def emit(self, _: logging.LogRecord) -> None:
+        error, self.error = self.error, None
+        if error is not None:
+            raise error
+
+
+@pytest.mark.parametrize("error", [UnitConflict([]), RequestNotApplied("of another"), ValueError("of another")])
+def test_an_error_that_a_log_handler_raises_after_the_decision_is_not_that_of_the_unit(
+    books: Books, ann: Party, account: Key, error: Exception
+) -> None:
+    """Its items cannot be finished, which is logged."""
+    logger, handler = logging.getLogger("ticketlock"), Refuses(error)
+    unit = ann.begin(engine="marked")
+    unit.update(ann.accounts, account, SET, {":balance": 2})
+    ann.loses(Lost.REQUEST, 3, inf, operation="UpdateItem")
+    logger.addHandler(handler)
+    try:
+        with pytest.raises(type(error)) as caught:
+            unit.commit()
+    finally:
+        logger.removeHandler(handler)
+    assert (caught.value, handler.error) == (error, None)
+    with pytest.raises(UnitFinished, match="is committed"):
+        unit.rollback()
+    ann.line.losses.clear()
+    assert ann.units.get(ann.accounts, account) == {**account, "balance": 2}
+    assert books.balance(account) == 100
+
+
+@IN_GENERATORS
+@PATIENT
+@pytest.mark.parametrize("error", OF_A_HANDLER)
 @pytest.mark.parametrize("work", WORKS)
 @pytest.mark.parametrize("step", [pytest.param(61, marks=MANY), FEW_OPCODES], ids=["more opcodes", "some opcodes"])
 def test_an_exception_raised_anywhere_leaves_all_or_nothing_at_once_and_the_next_unit_commits(
-    work: str, step: int
+    work: str, step: int, error: str
 ) -> None:
-    check_each(WORKS[work], step)
+    check_each(WORKS[work], step, OF_A_HANDLER[error])
 
 
-def check_each(work: Work, step: int) -> None:
+def check_each(work: Work, step: int, makes: Makes = Interrupt) -> None:
     old = OTHERS if others_change_one in work.before else OLD
     may_be: dict[str, list[list[Any]]] = {
         "rolled back": [old],
@@ -400,7 +511,7 @@ def check_each(work: Work, step: int) -> None:
         "unknown": [old, NEW],
         "committed": [NEW],
     }
-    for case in each_interrupted(work, step):
+    for case in each_interrupted(work, step, makes):
         try:
             says = case.scene.says(case.unit)
             if says == "open":
@@ -444,7 +555,7 @@ ENDS = {
 def left_by_ends(work: Work) -> Iterator[str]:
     """Interrupts ends of blocks at one opcode each; yields where one has left the unit open, renewed or pending."""
     for number in BEGINNING_OF_THE_END:
-        case = outcome(meanwhile(partial(interrupted, work, number)))
+        case = outcome(meanwhile(partial(interrupted, work, number, Interrupt)))
         says, records = case.scene.says(case.unit), case.scene.records()
         if says != "rolled back" or case.scene.is_renewed() or "pending" in records:
             yield f"opcode {number}, in {case.where}: {says}, {records}"
@@ -511,6 +622,7 @@ def takes_its_turn(scene: Scene, locks: LockClient, number: int) -> AtOpcode:
         if len(tries) == 1:
             others_change_one(scene, unit)
 
-    with suppress(Interrupt), AtOpcode(number, interrupt, ["units/_units.py", "client/_client.py"]) as at:
+    rooms = ("units/_units.py", "client/_client.py")
+    with suppress(Interrupt), AtOpcode(number, partial(raising, Interrupt()), rooms) as at:
         work()
     return at

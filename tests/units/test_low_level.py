@@ -4,7 +4,7 @@ import copy
 from typing import Any
 
 import pytest
-from kit.units import Books, dumped, some_name
+from kit.units import Books, Party, dumped, some_name
 
 from ticketlock.units import UnitClient, Units
 
@@ -23,6 +23,8 @@ UPDATE_OF_NONE = {
     "UpdateExpression": "SET fresh = :n ADD balance :n",
     "ExpressionAttributeValues": {":n": {"N": "1"}},
 }
+
+IN_MEMORY = pytest.mark.parametrize("units_engine", ["memory"], indirect=True)
 
 
 @pytest.fixture
@@ -100,6 +102,26 @@ def test_an_update_replies_as_a_plain_client_s(
         books.plain_client.delete_item(**at)
     given = {**at, **update, "ReturnValues": returned}
     assert ordered(client.update_item(**given)) == ordered(books.plain_client.update_item(**given))
+
+
+@IN_MEMORY
+@pytest.mark.parametrize("engine", ["native", "marked"])
+@pytest.mark.parametrize("returned", ["NONE", "ALL_OLD", "UPDATED_OLD", "ALL_NEW", "UPDATED_NEW"])
+@pytest.mark.parametrize("is_there", [True, False])
+def test_an_update_without_an_expression_creates_a_missing_item_and_changes_no_other(
+    books: Books, ann: Party, at: dict[str, Any], engine: Any, is_there: bool, returned: str
+) -> None:
+    if not is_there:
+        books.plain_client.delete_item(**at)
+    before = books.plain_client.get_item(**at).get("Item") or at["Key"]
+    given = {**at, "ReturnValues": returned}
+    with ann.begin(engine=engine) as unit:
+        told = unit.client.update_item(**given)
+    assert ann.units.clean(books.plain_client.get_item(**at)["Item"]) == before
+    if not is_there:
+        books.plain_client.delete_item(**at)
+    expected = books.plain_client.update_item(**given).get("Attributes")
+    assert told.get("Attributes") == (None if expected is None else ann.units.clean(expected))
 
 
 @pytest.mark.parametrize("returned", ["NONE", "ALL_OLD"])

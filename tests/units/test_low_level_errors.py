@@ -196,6 +196,10 @@ OF_UNITS: dict[str, tuple[str, Refuse]] = {
         lambda table, key: {"TableName": table, "Item": dumped(key), "Expected": {"id": {"Exists": False}}},
     ),
     "units of indexes": ("get_item", lambda table, key: {**at(table, key), "ReturnConsumedCapacity": "INDEXES"}),
+    "sizes of collections": (
+        "put_item",
+        lambda table, key: {"TableName": table, "Item": dumped(key), "ReturnItemCollectionMetrics": "SIZE"},
+    ),
     "an attribute of units": (
         "put_item",
         lambda table, key: {"TableName": table, "Item": dumped({**key, "_tluVersion": "1"})},

@@ -64,7 +64,6 @@ def taken(client: UnitClient, verb: str, given: dict[str, Any]) -> InvalidUnitRe
         *((verb, "TableName", None) for verb in ("get_item", "put_item", "update_item", "delete_item")),
         *((verb, "Key", None) for verb in ("get_item", "update_item", "delete_item")),
         ("put_item", "Item", None),
-        ("update_item", "UpdateExpression", None),
         *((verb, "TransactItems", None) for verb in ("transact_get_items", "transact_write_items")),
         *((verb, "RequestItems", None) for verb in ("batch_get_item", "batch_write_item")),
         *((verb, "ReturnConsumedCapacity", "INDEXES") for verb in GOOD),
@@ -99,6 +98,22 @@ def test_a_missing_parameter_or_one_that_a_unit_does_not_take_is_named(
         error = taken(client, verb, given)
         assert error is not None
         assert error.field == parameter
+
+
+@IN_MEMORY
+def test_an_update_expression_may_be_left_out_but_not_be_none(client: UnitClient, at: dict[str, Any]) -> None:
+    assert taken(client, "update_item", at) is None
+    error = taken(client, "update_item", {**at, "UpdateExpression": None})
+    assert error is not None
+    assert error.field == "UpdateExpression"
+
+
+@IN_MEMORY
+@pytest.mark.parametrize("verb", [verb for verb in GOOD if "get" not in verb])
+def test_that_no_sizes_of_collections_are_asked_for_may_be_said(
+    client: UnitClient, at: dict[str, Any], verb: str
+) -> None:
+    assert taken(client, verb, {**GOOD[verb](at), "ReturnItemCollectionMetrics": "NONE"}) is None
 
 
 @IN_MEMORY

@@ -464,6 +464,17 @@ def test_placeholders_of_a_query_s_conditions_are_not_mixed_up_either(ann: Party
         unit.query(ann.lines, BotoKey("pk").eq(line["pk"]), filter="#tlk_n0 = :tlk_v0", **given)
 
 
+def test_a_syntax_error_shows_what_stands_for_the_placeholders_of_a_condition_made_with_boto3(ann: Party) -> None:
+    unit, wrong = ann.begin(), Attr("amount[0").eq(5)
+    calls: list[Callable[[], object]] = [
+        lambda: unit.update(ann.accounts, some_account(), SET, {":balance": 1}, condition=wrong),
+        lambda: unit.query(ann.lines, BotoKey("pk").eq("o-1"), filter=wrong),
+    ]
+    for call in calls:
+        with pytest.raises(InvalidUnitRequest, match=r'Syntax error; token: "0", near: "\[ 0 ="'):
+            call()
+
+
 def test_an_attribute_is_no_condition_and_the_error_says_how_to_make_one(ann: Party) -> None:
     wrong: Any = Attr("balance")
     with pytest.raises(InvalidUnitRequest, match=r"such as Attr\('balance'\)\.eq"):

@@ -2,16 +2,29 @@
 
 from collections.abc import Callable
 from email.utils import formatdate
+from itertools import count
+from threading import Thread
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError, ReadTimeoutError
+from kit.opcodes import AtOpcode
 
-from ticketlock.errors import OutcomeUnknown, RequestNotApplied, TableError, TableNotFound, TableRefused
+from ticketlock.errors import (
+    ConditionFailed,
+    OutcomeUnknown,
+    RequestNotApplied,
+    TableError,
+    TableNotFound,
+    TableRefused,
+    TicketLockError,
+)
 from ticketlock.locks._fencing import FencedTransaction
 from ticketlock.locks._reads import TIME_CHECK
 from ticketlock.testing import ManualClock
-from ticketlock.wire._actions import Actions, Call, Sleep, T
+from ticketlock.units._client_errors import as_of_client
+from ticketlock.wire._actions import Actions, Call, NoAnswer, Sleep, T
 from ticketlock.wire._driver import Driver
 from ticketlock.wire._requests import TOKEN_IS_SAFE_FOR_MS, Read, Request, Steps, TransactWrite, Write
 from ticketlock.wire._sdk import NotSigned
@@ -350,3 +363,55 @@ def test_a_write_without_a_token_is_retried_for_its_callers_patience(clock: Manu
     with pytest.raises(OutcomeUnknown):
         drive(driver(clock, PATIENCE_MS).send(WRITE), clock, lambda _: REPLY_LOST)
     assert clock.read().local_ms > PATIENCE_MS - 2 * LONGEST_BACKOFF_MS
+
+
+OF_A_CLIENT_OF_A_UNIT = as_of_client(
+    ConditionFailed("accounts", {"id": "a"}, "balance > :n", None, ()),
+    SimpleNamespace(from_code=lambda _: ClientError),
+    "PutItem",
+    {"Error": {"Code": "ConditionalCheckFailedException"}},
+)
+
+
+@pytest.mark.parametrize("error", [TableRefused("of another"), OutcomeUnknown("of another"), OF_A_CLIENT_OF_A_UNIT])
+def test_an_error_of_ours_that_a_signal_handler_raises_in_the_driver_is_no_answer_to_the_request(
+    clock: ManualClock, error: TicketLockError
+) -> None:
+    """The request was applied. The handler has used the table, or a unit."""
+
+    class Interrupted(Write):
+        def items(self, _: Any) -> Any:
+            raise error
+
+    answers: list[object] = []
+
+    def steps() -> Steps[None]:
+        try:
+            answers.append((yield Interrupted("Put", {}, "attribute_not_exists(pk)", item={})))
+        except TicketLockError as answer:
+            answers.append(answer)
+
+    with pytest.raises((NoAnswer, ConditionFailed)) as raised:
+        drive(driver(clock).perform_steps(steps()), clock, lambda _: dated(clock))
+    assert getattr(raised.value, "error", raised.value) is error
+    assert answers == []
+
+
+def test_a_signal_handler_may_wait_at_any_opcode_for_another_thread_that_uses_the_table(clock: ManualClock) -> None:
+    made = driver(clock)
+
+    def reads() -> None:
+        drive(made.perform(READ), clock, lambda _: dated(clock, Items=[]))
+
+    def waits_for_a_thread() -> None:
+        thread = Thread(target=reads)
+        thread.start()
+        thread.join(10)
+        assert not thread.is_alive()
+
+    for number in count(1):
+        with AtOpcode(number, waits_for_a_thread, ["wire/_driver.py", "wire/_table_time.py"]) as at:
+            reads()
+        if at.passed < number:
+            break
+    assert at.passed > 200

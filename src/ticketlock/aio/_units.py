@@ -55,6 +55,8 @@ class UnitsTable(AsyncPerformer):
     """The units' own table, and the client that sends requests to all others."""
 
     _time_check = TIME_CHECK
+    is_closing = False
+    """Whether no method of a unit begins any more; those under way go on."""
 
     async def perform_steps(self, steps: ForkingSteps[T]) -> T:
         """Perform steps."""
@@ -64,8 +66,7 @@ class UnitsTable(AsyncPerformer):
     def performer_of(self, unit_of_work: UnitOfWork) -> Callable[[ForkingSteps[Any]], Coroutine[Any, Any, Any]]:
         """Performs the steps of one unit, and ends the unit if they are interrupted."""
 
-        async def perform(steps: ForkingSteps[T]) -> T:
-            self._check_is_open(steps)
+        async def performed(steps: ForkingSteps[T]) -> T:
             try:
                 try:
                     return await self.drive(ending(unit_of_work, self._driver, steps))
@@ -81,6 +82,11 @@ class UnitsTable(AsyncPerformer):
                     await self.drive(self._driver.perform_steps(unit_of_work.end_after_interrupt()))
                     self._keep(unit_of_work)
                 raise briefly(error)  # noqa: B904  # the same error
+
+        def perform(steps: ForkingSteps[T]) -> Coroutine[Any, Any, T]:
+            # At the call: `close` waits for a task that was to begin when it was called.
+            self._check_is_open(steps, is_closing=self.is_closing)
+            return performed(steps)
 
         return perform
 
@@ -105,10 +111,10 @@ class UnitsTable(AsyncPerformer):
         except TicketLockError as error:
             _log.warning("the read locks of a unit were not renewed: %s", error)
 
-    def _check_is_open(self, steps: ForkingSteps[Any]) -> None:
+    def _check_is_open(self, steps: ForkingSteps[Any], *, is_closing: bool = False) -> None:
         try:
             self.check_loop()
-            if self.client is None:
+            if self.client is None or is_closing:
                 raise ClientClosed("the units were not opened, or are closed: use them in 'async with'")
         except ClientClosed:
             steps.close()
@@ -385,11 +391,13 @@ class Units:
 
     async def close(self) -> None:
         """Wait for the ends of units whose callers were cancelled, and until those committed with ``finish_behind`` are
-        finished. A unit that is open now will never be committed.
+        finished. A unit that is open now will never be committed: from the call on its methods raise ``ClientClosed``.
         """
         if not self._performer.is_of_this_process:
             return
         self._performer.check_loop()
+        # Otherwise the wait need not end: other tasks might commit more and more units.
+        self._performer.is_closing = True
         # A cancellation ends this wait, not the tasks that it waits for.
         while under_way := self._to_the_end.under_way:
             await asyncio.wait(under_way)
@@ -404,6 +412,7 @@ class Units:
                 client = await self._exit.enter_async_context(make_client(self._client_options))
         with as_a_unit_request():
             self._performer.open(client)
+        self._performer.is_closing = False
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -462,6 +471,8 @@ class Units:
         for tasks in (self._finishing, self._to_the_end.under_way):
             tasks.add(task)
             task.add_done_callback(tasks.discard)
+        # The end of `asyncio.run` cancels all tasks, also one that has not begun.
+        task.add_done_callback(_log_cancelled)
         return True
 
     async def _finish(self, steps: ForkingSteps[None]) -> None:
@@ -485,6 +496,11 @@ class Units:
             behind=self._finish_behind if settings.finish_behind else in_front,
         )
         return Unit(unit_of_work, self._performer.performer_of(unit_of_work), self._performer, self._to_the_end)
+
+
+def _log_cancelled(task: "asyncio.Task[None]") -> None:
+    if task.cancelled():
+        _log.warning("a committed unit is not finished: its task was cancelled, as by a loop that ends before `close`")
 
 
 def _terms_of(given: object) -> Terms | None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 
 from ticketlock.errors import CommittedUnfinished, TicketLockError
+from ticketlock.wire._actions import raise_if_foreign
 from ticketlock.wire._driver import OwnProcess
 from ticketlock.wire._performer import says_that_no_thread_starts
 from ticketlock.wire._requests import ForkingSteps
@@ -142,6 +143,7 @@ class BehindThreads:
             if work.is_claimed_with(claim):
                 self._perform(work.steps)
         except TicketLockError as error:
+            raise_if_foreign(error)
             log_unfinished(error)
         finally:
             try:

@@ -155,7 +155,8 @@ class UnitClient(UnitClientFace):
         Args:
             parameters: ``TableName``, ``Item``; ``ConditionExpression``, ``ExpressionAttributeNames``,
                 ``ExpressionAttributeValues``, ``ReturnValues`` (``NONE``, ``ALL_OLD``),
-                ``ReturnValuesOnConditionCheckFailure`` (the same), ``ReturnConsumedCapacity``.
+                ``ReturnValuesOnConditionCheckFailure`` (the same), ``ReturnConsumedCapacity``,
+                ``ReturnItemCollectionMetrics`` (``NONE``).
 
         Returns:
             ``{"Attributes": ...}`` if they were asked for and there are any, else nothing.
@@ -166,9 +167,10 @@ class UnitClient(UnitClientFace):
         """Update an item, or create it if it does not exist.
 
         Args:
-            parameters: ``TableName``, ``Key``, ``UpdateExpression``; ``ConditionExpression``,
-                ``ExpressionAttributeNames``, ``ExpressionAttributeValues``, ``ReturnValues`` (``NONE``, ``ALL_OLD``,
-                ``UPDATED_OLD``, ``ALL_NEW``, ``UPDATED_NEW``), and the others as for ``put_item``.
+            parameters: ``TableName``, ``Key``; ``UpdateExpression`` (without it, an existing item stays as it is),
+                ``ConditionExpression``, ``ExpressionAttributeNames``, ``ExpressionAttributeValues``, ``ReturnValues``
+                (``NONE``, ``ALL_OLD``, ``UPDATED_OLD``, ``ALL_NEW``, ``UPDATED_NEW``), and the others as for
+                ``put_item``.
 
         Returns:
             As for ``put_item``.

@@ -22,18 +22,19 @@ IN_PLACE_OF: Mapping[str, str] = {
     "Expected": "ConditionExpression",
     "KeyConditions": "KeyConditionExpression",
     "QueryFilter": "FilterExpression",
-    "ReturnItemCollectionMetrics": "nothing: the sizes are not known before the commit",
 }
 """The parameters of the API that units do not take, and what to use."""
 
 NAMES, VALUES = "ExpressionAttributeNames", "ExpressionAttributeValues"
 UNITS, ITEM_OF_REFUSAL = "ReturnConsumedCapacity", "ReturnValuesOnConditionCheckFailure"
+METRICS = "ReturnItemCollectionMetrics"
 PROJECTION = ("ProjectionExpression", NAMES)
 _CONDITION = ("ConditionExpression", NAMES, VALUES, ITEM_OF_REFUSAL)
 _OLD = ("NONE", "ALL_OLD")
 _ANY = (*_OLD, "UPDATED_OLD", "ALL_NEW", "UPDATED_NEW")
-_CHOICES = {UNITS: ("NONE", "TOTAL"), ITEM_OF_REFUSAL: _OLD}
-_NOT_OF_UNITS = {UNITS: "INDEXES"}
+_CHOICES = {UNITS: ("NONE", "TOTAL"), ITEM_OF_REFUSAL: _OLD, METRICS: ("NONE",)}
+# The sizes of collections of items are not known before the commit.
+_NOT_OF_UNITS = {UNITS: "INDEXES", METRICS: "SIZE"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +79,11 @@ class Shape:
 
 
 GET = Shape("get_item", ("TableName", "Key"), ("ConsistentRead", *PROJECTION, UNITS))
-PUT = Shape("put_item", ("TableName", "Item"), (*_CONDITION, "ReturnValues", UNITS), _OLD)
-UPDATE = Shape("update_item", ("TableName", "Key", "UpdateExpression"), (*_CONDITION, "ReturnValues", UNITS), _ANY)
-DELETE = Shape("delete_item", ("TableName", "Key"), (*_CONDITION, "ReturnValues", UNITS), _OLD)
+_OF_ONE_ITEM = (*_CONDITION, "ReturnValues", UNITS, METRICS)
+PUT = Shape("put_item", ("TableName", "Item"), _OF_ONE_ITEM, _OLD)
+UPDATE = Shape("update_item", ("TableName", "Key", "UpdateExpression"), _OF_ONE_ITEM, _ANY)
+CREATE = Shape("update_item", ("TableName", "Key"), ("UpdateExpression", *_OF_ONE_ITEM), _ANY)
+DELETE = Shape("delete_item", ("TableName", "Key"), _OF_ONE_ITEM, _OLD)
 QUERY = Shape(
     "query",
     ("TableName", "KeyConditionExpression"),
@@ -98,9 +101,9 @@ QUERY = Shape(
     ),
 )
 BATCH_GET = Shape("batch_get_item", ("RequestItems",), (UNITS,))
-BATCH_WRITE = Shape("batch_write_item", ("RequestItems",), (UNITS,))
+BATCH_WRITE = Shape("batch_write_item", ("RequestItems",), (UNITS, METRICS))
 TRANSACT_GET = Shape("transact_get_items", ("TransactItems",), (UNITS,))
-TRANSACT_WRITE = Shape("transact_write_items", ("TransactItems",), (UNITS,))
+TRANSACT_WRITE = Shape("transact_write_items", ("TransactItems",), (UNITS, METRICS))
 OPERATIONS = (BATCH_GET, BATCH_WRITE, DELETE, GET, PUT, QUERY, TRANSACT_GET, TRANSACT_WRITE, UPDATE)
 
 KEYS = Shape("KeysAndAttributes", ("Keys",), ("ConsistentRead", *PROJECTION))

@@ -29,7 +29,7 @@ from ticketlock.units._settings import Terms
 from ticketlock.units._state import UnitState
 from ticketlock.units._statements import Statement
 from ticketlock.units._work import ItemState, conflict
-from ticketlock.wire._actions import Item, Reply
+from ticketlock.wire._actions import Item, Reply, raise_if_foreign
 from ticketlock.wire._item_requests import Get
 from ticketlock.wire._requests import ForkingSteps, Operation, Pause, TransactWrite, Write, every
 from ticketlock.wire._table_time import Moment
@@ -246,10 +246,12 @@ def commit_natively(places: Sequence[ItemState], marks: Marks, commit: Commit, m
         try:
             reply: Reply = yield TransactWrite(writes, lock, commit.terms.unit)
         except OutcomeUnknown as unknown:
+            raise_if_foreign(unknown)
             if not (yield from _was_applied(places, marks, commit)):
                 raise _told(commit, unknown) from unknown
             break
-        except TableError:
+        except TableError as refused:
+            raise_if_foreign(refused)
             commit.state.note("decision is refused")
             raise
         if reply.applied or _has_mine(reply, places, marks, commit):
@@ -332,8 +334,8 @@ def _was_applied(places: Sequence[ItemState], marks: Marks, commit: Commit) -> F
         if written:
             reply: Reply = yield Get(written[0].table.name, written[0].key)
             return marks.is_by(reply.item, commit.terms.unit)
-    except TableError:
-        pass
+    except TableError as error:
+        raise_if_foreign(error)
     return False
 
 

@@ -14,6 +14,7 @@ from ticketlock.units._client_parameters import (
     BATCH_GET,
     BATCH_WRITE,
     BATCH_WRITES,
+    CREATE,
     DELETE,
     GET,
     ITEM_OF_REFUSAL,
@@ -42,6 +43,7 @@ from ticketlock.units._tables import UnitTable
 from ticketlock.units._unit_of_work import Evaluated, UnitOfWork
 from ticketlock.units._values import LOW_LEVEL, REFUSED, Phrase, expression, refused
 from ticketlock.units._work import MOST_ACTIONS
+from ticketlock.wire._actions import raise_if_foreign
 from ticketlock.wire._item_requests import MOST_TOGETHER, Get, GetMany, GetTogether, Query
 from ticketlock.wire._requests import ForkingSteps, Request, Together
 
@@ -99,6 +101,7 @@ class _Call:
                 try:
                     reply = yield self._asking(request)
                 except TableError as error:
+                    raise_if_foreign(error)
                     request = steps.throw(error)
                 else:
                     # Steps within have counted for themselves.
@@ -145,7 +148,9 @@ class LowLevelUnitOfWork:
         return self._answer(_Call("PutItem", given), lambda call: self._write(call, "put", PUT))
 
     def update_item(self, given: Parameters) -> ForkingSteps[Reply]:
-        return self._answer(_Call("UpdateItem", given), lambda call: self._write(call, "update", UPDATE))
+        if "UpdateExpression" in given:
+            return self._answer(_Call("UpdateItem", given), lambda call: self._write(call, "update", UPDATE))
+        return self._answer(_Call("UpdateItem", given), lambda call: self._write(call, "create", CREATE))
 
     def delete_item(self, given: Parameters) -> ForkingSteps[Reply]:
         return self._answer(_Call("DeleteItem", given), lambda call: self._write(call, "delete", DELETE))
@@ -162,6 +167,7 @@ class LowLevelUnitOfWork:
         try:
             reply = yield from call.counted(steps) if is_asked else steps
         except TicketLockError as error:
+            raise_if_foreign(error)
             told = self._as_told(call, error)
             if told is error:
                 raise
@@ -200,6 +206,7 @@ class LowLevelUnitOfWork:
         try:
             table = yield from self._unit_of_work.table(name)
         except TableNotFound as error:
+            raise_if_foreign(error)
             message = "Requested resource not found"
             raise self._refused(call, error, "ResourceNotFoundException", message, {"message": message}) from error
         call.tables[name] = table

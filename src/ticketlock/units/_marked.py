@@ -35,7 +35,7 @@ from ticketlock.units._packing import Entry, packed
 from ticketlock.units._record import LEASE_MS, UnitRecord, UnitRecords, ended, is_renewed, with_pieces
 from ticketlock.units._state import OwnRecord
 from ticketlock.units._work import MOST_ACTIONS, ItemState, chunks, conflict, that_fit_together
-from ticketlock.wire._actions import Item, Reply
+from ticketlock.wire._actions import Item, Reply, raise_if_foreign
 from ticketlock.wire._requests import ForkingSteps, Pause, Request, Together, TransactWrite, Write
 from ticketlock.wire._table_time import Moment
 
@@ -99,6 +99,7 @@ class MarkedCommit:
             yield from self._mark_all()
             yield from self._decide()
         except TicketLockError as error:
+            raise_if_foreign(error)
             if not (yield from self._abort(error)):
                 raise
         yield from self._finish_somewhere()
@@ -114,7 +115,7 @@ class MarkedCommit:
             reply = yield from self._roll_back()
             if reply.applied or not _is_committed(reply.item):
                 if reply.applied or reply.item is not None:
-                    state.note("fails")
+                    state.note("is ruled out")
                 yield from self._unmark_all()
                 return
             state.note("decision is applied")
@@ -271,8 +272,10 @@ class MarkedCommit:
             self._commit.state.note("sends the decision")
             try:
                 reply: Reply = yield request
-            except OutcomeUnknown:
-                self._commit.state.note("gets no answer")
+            except TableError as failed:
+                raise_if_foreign(failed)
+                is_unknown = isinstance(failed, OutcomeUnknown)
+                self._commit.state.note("gets no answer" if is_unknown else "decision is refused")
                 raise
             self._note(reply)
             if reply.applied:
@@ -312,6 +315,7 @@ class MarkedCommit:
         try:
             reply = yield from self._roll_back()
         except TableError as failed:
+            raise_if_foreign(failed)
             if self._commit.state.may_decide_late:
                 raise OutcomeUnknown(f"the unit {self._head.unit} may or may not be committed ({failed})") from error
             if isinstance(error, OutcomeUnknown):
@@ -320,8 +324,10 @@ class MarkedCommit:
         if not reply.applied and _is_committed(reply.item):
             self._commit.state.note("decision is applied")
             return True
+        if reply.applied or reply.item is not None:
+            self._commit.state.note("is ruled out")
         yield from self._unmark_all()
-        if not reply.applied and reply.item is None and self._commit.state.may_decide_late:
+        if self._commit.state.may_decide_late:
             raise self._ended(None) from error
         if isinstance(error, OutcomeUnknown):
             # The unanswered request was a mark, or the commit, which is refused from now on.
@@ -378,6 +384,7 @@ class MarkedCommit:
         try:
             refused = yield from self._finish_items(entries)
         except TableError as error:
+            raise_if_foreign(error)
             _log.warning("the unit %s is committed, and not finished yet: %s", unit, error)
             return
         if refused:
@@ -389,6 +396,7 @@ class MarkedCommit:
             now: Moment = (yield Pause(0)).now
             yield from close(self._records, self._head, now.latest_ms)
         except TableError as error:
+            raise_if_foreign(error)
             _log.warning("the unit %s is committed, and not finished yet: %s", unit, error)
 
     def _finish_items(self, entries: Sequence[Entry]) -> ForkingSteps[list[tuple[Entry, TableRefused]]]:

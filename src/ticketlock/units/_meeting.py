@@ -25,7 +25,7 @@ from ticketlock.units._packing import Entry, Unpacking
 from ticketlock.units._record import Record, UnitRecord, UnitRecords, decide, head_key, piece_in
 from ticketlock.units._tables import UnitTable
 from ticketlock.units._values import PYTHON
-from ticketlock.wire._actions import Item, Reply
+from ticketlock.wire._actions import Item, Reply, is_foreign, raise_if_foreign
 from ticketlock.wire._item_requests import Get
 from ticketlock.wire._requests import ForkingSteps, Operation, Pause, Together, Write, every
 from ticketlock.wire._table_time import Moment
@@ -197,7 +197,7 @@ class Meeting:
                     try:
                         yield from self._ends(finish(entry, head.unit, self._marks))
                     except TableRefused as error:
-                        if not is_for_contents(error):
+                        if not is_for_contents(error) or is_foreign(error):
                             raise
                         raise TableRefused(str(not_finished(head.unit, [(entry, error)]))) from error
                 return None
@@ -213,6 +213,7 @@ class Meeting:
         try:
             yield request
         except OutcomeUnknown as error:
+            raise_if_foreign(error)
             raise RequestNotApplied(f"the write that ends or finishes another unit got no answer: {error}") from error
 
     def wait_or_wound(

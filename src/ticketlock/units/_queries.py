@@ -19,7 +19,7 @@ from ticketlock.errors import InvalidUnitRequest
 from ticketlock.units._marks import Marks
 from ticketlock.units._reading import SERIALIZABLE, UNCOMMITTED, Isolation, Reader, Wanted, image_of, is_as_seen
 from ticketlock.units._tables import UnitTable
-from ticketlock.units._values import PYTHON, REFUSED, Phrase, check_apart, expressions_in, refused
+from ticketlock.units._values import PYTHON, REFUSED, Phrase, check_apart, refused_expressions
 from ticketlock.units._work import ItemState, Work, conflict
 from ticketlock.wire._actions import Item, Reply
 from ticketlock.wire._item_requests import MOST_TOGETHER, Query
@@ -165,7 +165,7 @@ def asked(table: UnitTable, given: QueryArguments, marks: Marks) -> PartitionQue
         expressions = Expressions(parameters)
         found = key_range(_kinds(keys, "HASH"), _kinds(keys, "RANGE"), expressions)
     except REFUSED as error:
-        raise refused("query", expressions_in(parameters), error) from error
+        raise refused_expressions("query", parameters, error) from error
     marks.check_free_of_ours(words["filter"], expressions.filters_by)
     for key in keys:
         if key.name in expressions.filters_by:
@@ -481,10 +481,8 @@ class Querying:
                 self._approach([place])
                 # The items of a page are not of one instant.
                 self._work.reads += 1
-                self._work.is_whole = False
                 place.before = place.image = row.image
                 place.is_read, place.seen, place.read_number = True, row.seen, self._work.reads
-                self._work.is_whole = True
             place.is_checked, place.glimpse = True, None
         elif not self._is_known(place) and self._asked.has_whole_items:
             place.glimpse = (row.image,)

@@ -18,7 +18,7 @@ from ticketlock.units._meeting import Marked, Meeting
 from ticketlock.units._packing import Entry, packed
 from ticketlock.units._record import LEASE_MS, UnitRecord, UnitRecords, is_renewed, with_pieces
 from ticketlock.units._work import ItemState, check_may_mark, chunks
-from ticketlock.wire._actions import Reply
+from ticketlock.wire._actions import Reply, raise_if_foreign
 from ticketlock.wire._heartbeat import Due
 from ticketlock.wire._requests import ForkingSteps, Pause, TransactWrite, Write
 from ticketlock.wire._table_time import Moment, Reading
@@ -65,6 +65,7 @@ class ReadLocks(MarkedCommit):
         try:
             yield from steps
         except TicketLockError as error:
+            raise_if_foreign(error)
             self.record.note("begins to end")
             if self.record.may_exist:
                 yield from self._abort(error)
@@ -119,6 +120,7 @@ class ReadLocks(MarkedCommit):
             yield from self._roll_back()
             yield from self._unmark_all()
         except TicketLockError as error:
+            raise_if_foreign(error)
             _log.warning("the unit %s is left to its lease: %s", self._head.unit, error)
         self.record.note("is settled")
 
@@ -177,6 +179,7 @@ class ReadLocks(MarkedCommit):
                 yield from self._write_down(pieces)
             yield from self._decide()
         except TicketLockError as error:
+            raise_if_foreign(error)
             if not (yield from self._abort(error)):
                 self.record.note("is settled")
                 raise

@@ -290,9 +290,7 @@ def _take_first(place: ItemState, item: Item | None, work: Work) -> None:
         image = place.blind.applied_to(before)
         if image is not None:
             place.table.check_item(image, "statement", VERSION_BYTES)
-    work.is_whole = False
     if place.blind is not None:
         place.blind, place.is_written = None, True
     place.seen = None if item is None or work.marks.is_placeholder(item) else item
     place.is_read, place.before, place.image = True, before, image
-    work.is_whole = True

@@ -71,7 +71,7 @@ from ticketlock.units._settings import SaveOptions, Terms, check_of, check_owner
 from ticketlock.units._state import UnitState
 from ticketlock.units._tables import Tables, UnitTable
 from ticketlock.units._work import Guards, ItemState, Work, chunks
-from ticketlock.wire._actions import TIME_TO_LIVE, Item, Reply
+from ticketlock.wire._actions import TIME_TO_LIVE, Item, Reply, is_foreign, raise_if_foreign
 from ticketlock.wire._item_requests import MOST_TOGETHER, Query
 from ticketlock.wire._requests import ForkingSteps, Pause, Together, TransactWrite, Write
 from ticketlock.wire._table_time import Moment
@@ -214,12 +214,14 @@ class SavedUnit:
             try:
                 yield from self.check_name(name, seen)
             except TableError as failed:
+                raise_if_foreign(failed)
                 _log.debug("the name of the unit %s was not checked: %s", self._head.unit, failed)
 
     def check_is_mine(self, error: TicketLockError) -> ForkingSteps[None]:
         try:
             reply: Reply = yield self._records.read(self._head.unit)
-        except TableError:
+        except TableError as failed:
+            raise_if_foreign(failed)
             return
         head = UnitRecord.of(reply.item) if reply.item is not None else None
         if head is None or head.state != "pending" or head.rev != self._head.rev:
@@ -233,6 +235,7 @@ class SavedUnit:
         try:
             yield from self.roll_back()
         except TableError as error:
+            raise_if_foreign(error)
             _log.warning("the saved unit %s has lost its name, and its record stays open: %s", self._head.unit, error)
         raise name_refused(name)
 
@@ -244,6 +247,7 @@ class SavedUnit:
             now: Moment = (yield Pause(0)).now
             yield from close(self._records, replace(self._head, is_closed=True), now.latest_ms)
         except TableError as error:
+            raise_if_foreign(error)
             _log.warning("the record of the saved unit %s is not forgotten yet: %s", self._head.unit, error)
 
     def forget_rows(self) -> ForkingSteps[None]:
@@ -298,10 +302,9 @@ def save(
     try:
         put = records.save(head, before)
         reply = yield put if head.owner is None else TransactWrite((put, owner_goes_on(records.table, head.owner)))
-    except OutcomeUnknown:
-        raise
-    except TableError:
-        state.note("save is refused")
+    except TableError as error:
+        if not (isinstance(error, OutcomeUnknown) or is_foreign(error)):
+            state.note("save is refused")
         raise
     if not reply.applied and not _is_saved_by(reply, terms.unit):
         if _is_perhaps_succeeded(reply, head):

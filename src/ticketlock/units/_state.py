@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Literal
 
 from ticketlock.errors import ClientClosed, InvalidUnitRequest, TicketLockError, UnitConflict, UnitFinished
+from ticketlock.wire._actions import is_foreign
 from ticketlock.wire._driver import OwnProcess
 
 StateName = Literal[
@@ -35,6 +36,7 @@ Event = Literal[
     "gets no answer",
     "decision is refused",
     "decision is applied",
+    "is ruled out",
     "is committed",
     "fails",
     "is of unknown outcome",
@@ -46,7 +48,13 @@ Event = Literal[
 
 _OPEN: tuple[StateName, ...] = ("open", "already committed", "saving")
 _OVER: tuple[StateName, ...] = ("committed", "rolled back", "saved", "unknown")
-_STAYS: Mapping[StateName, StateName] = {name: name for name in _OVER}
+_ENDS: Mapping[StateName, StateName] = {
+    **{name: name for name in _OVER},
+    **dict.fromkeys(("open", "committing"), "rolled back"),
+    **dict.fromkeys(("saving", "deciding", "may decide late"), "unknown"),
+    **dict.fromkeys(("already committed", "decided"), "committed"),
+}
+"""What an error makes of a state, whatever it says: whether the unit is committed is known from earlier events."""
 
 TRANSITIONS: Mapping[Event, Mapping[StateName, StateName]] = {
     "resumes a committed unit": {"open": "already committed"},
@@ -61,22 +69,18 @@ TRANSITIONS: Mapping[Event, Mapping[StateName, StateName]] = {
         **dict.fromkeys(("committed", "rolled back", "unknown"), "committed"),
     },
     "is committed": {"committing": "committed", "decided": "committed"},
-    "fails": {
-        **dict.fromkeys(("open", "already committed", "committing", "deciding"), "rolled back"),
-        **dict.fromkeys(("may decide late", "decided", "rolled back", "unknown"), "rolled back"),
+    # By its record: no request can commit it any more.
+    "is ruled out": {
+        "open": "open",
+        **dict.fromkeys(("committing", "deciding", "may decide late"), "committing"),
+        **dict.fromkeys(("rolled back", "unknown"), "rolled back"),
     },
-    "is of unknown outcome": dict.fromkeys(
-        ("committing", "deciding", "may decide late", "decided", "rolled back"), "unknown"
-    ),
+    "fails": _ENDS,
+    "is of unknown outcome": dict.fromkeys(("committing", "deciding", "may decide late", "rolled back"), "unknown"),
     "sends the save": {"open": "saving"},
     "save is refused": {"saving": "open"},
     "is saved": dict.fromkeys(_OPEN, "saved"),
-    "is interrupted": {
-        **_STAYS,
-        **dict.fromkeys(("open", "committing"), "rolled back"),
-        **dict.fromkeys(("saving", "deciding", "may decide late"), "unknown"),
-        **dict.fromkeys(("already committed", "decided"), "committed"),
-    },
+    "is interrupted": _ENDS,
 }
 """What each event makes of a state. A pair that is missing cannot be."""
 
@@ -241,7 +245,7 @@ class UnitState:
         try:
             yield
         except TicketLockError as error:
-            self.is_reported = not self.is_open and not isinstance(error, UnitConflict)
+            self.is_reported = not self.is_open and not isinstance(error, UnitConflict) and not is_foreign(error)
             raise
 
     def check_can_end(self) -> None:

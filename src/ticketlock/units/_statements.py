@@ -20,10 +20,11 @@ from ticketlock.units._values import (
     condition_in,
     expression,
     expressions_in,
-    refused,
+    refused_expressions,
 )
 
-StatementKind = Literal["put", "update", "delete", "check"]
+StatementKind = Literal["put", "update", "create", "delete", "check"]
+"""``create``: an update without an expression, which only creates a missing item."""
 
 _SUBSTITUTED_BYTES = 2 * 1_024 * 1_024
 """https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html#limits-expression-parameters"""
@@ -58,7 +59,8 @@ class Statement:
             reason = f"{error.message}, for the item {PYTHON.back(self.key)} of {self.table.name} as it is"
             given = expressions_in(self.parameters)
             raise InvalidUnitRequest(self.kind, given, advice(error.message), reason) from error
-        return {"put": self.item, "delete": None, "check": image}[self.kind]
+        created = image if image is not None else self.key
+        return {"put": self.item, "create": created, "delete": None, "check": image}[self.kind]
 
     def condition_failed(self, image: Attributes | None) -> ConditionFailed:
         """The error if its condition does not hold for an item."""
@@ -136,7 +138,7 @@ def statement(request: StatementRequest, table: UnitTable, given: StatementArgum
         expressions = Expressions(parameters, has_canonical_values=request.python.is_canonical)
         change = ItemUpdate(expressions, table.key_names) if kind == "update" else None
     except REFUSED as error:
-        raise refused(kind, expressions_in(parameters), error) from error
+        raise refused_expressions(kind, parameters, error) from error
     # The values are checked only now, as parts of the item and the expressions.
     _check_substituted(parameters)
     if kind == "put":

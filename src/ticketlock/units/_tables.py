@@ -10,7 +10,7 @@ from ticketlock._expressions._schemas import Schema, check_item, check_key
 from ticketlock._expressions._values import MAX_ITEM_BYTES, Attributes, ItemInvalid, ItemTooBig
 from ticketlock.errors import InvalidUnitRequest, ItemTooLarge, OutcomeUnknown, RequestNotApplied
 from ticketlock.units._values import PYTHON
-from ticketlock.wire._actions import Reply
+from ticketlock.wire._actions import Reply, raise_if_foreign
 from ticketlock.wire._item_requests import DescribeTable
 from ticketlock.wire._requests import ForkingSteps, Pause
 from ticketlock.wire._table_time import Moment
@@ -160,6 +160,7 @@ class Tables:
             try:
                 reply: Reply = yield DescribeTable(table.name)
             except (RequestNotApplied, OutcomeUnknown) as error:
+                raise_if_foreign(error)
                 _log.warning("the indexes of %s may be others by now: %s", table.name, error)
                 continue
             described: Any = reply.item

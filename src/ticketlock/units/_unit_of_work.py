@@ -67,7 +67,7 @@ from ticketlock.units._work import (
     conflict,
     has_unknown_sizes,
 )
-from ticketlock.wire._actions import Actions, Reply, T
+from ticketlock.wire._actions import Actions, Reply, T, is_foreign, raise_if_foreign
 from ticketlock.wire._driver import Driver
 from ticketlock.wire._item_requests import MOST_TOGETHER
 from ticketlock.wire._requests import ForkingSteps, Request, Together
@@ -167,21 +167,11 @@ class UnitOfWork:
         with self.state.alone():
             try:
                 return (yield from steps)
-            except TicketLockError as error:
-                yield from self._end_if_torn()
-                if isinstance(error, UnitConflict):
-                    yield from self._let_go()
-                    yield from self._explain(error)
+            except UnitConflict as error:
+                raise_if_foreign(error)
+                yield from self._let_go()
+                yield from self._explain(error)
                 raise
-
-    def _end_if_torn(self) -> ForkingSteps[None]:
-        """End the unit if an error has come while it was changed: a signal handler may raise one of ours at any line.
-
-        Its own errors come before or after that, and the unit stays open.
-        """
-        if not self._work.is_whole:
-            self.abandon()
-            yield from self._let_go()
 
     # Reading.
 
@@ -337,13 +327,11 @@ class UnitOfWork:
         return before, after
 
     def _add(self, evaluated: Iterable[tuple[Statement, ItemState, Attributes | None]]) -> None:
-        """Add statements to the unit, with the items after them: all, or the unit ends (`Work.is_whole`)."""
-        self._work.is_whole = False
+        """Add statements to the unit, with the items after them."""
         for made, place, after in evaluated:
             place.image = after
             if made.kind != "check":
                 place.is_written = self._has_written = True
-        self._work.is_whole = True
 
     def _after(self, made: Statement, place: ItemState, before: Attributes | None) -> Attributes | None:
         """The item after a statement, which is not in the unit yet."""
@@ -407,11 +395,13 @@ class UnitOfWork:
             try:
                 after = images[id(place)] = self._after(each, place, before)
             except ConditionFailed as error:
+                raise_if_foreign(error)
                 error.at = request.at
                 found.append(Evaluated(before, before, error))
                 if of_one_item_each is None:
                     break
             except (InvalidUnitRequest, ItemTooLarge) as error:
+                raise_if_foreign(error)
                 if of_one_item_each is None or (isinstance(error, InvalidUnitRequest) and error.is_of_units):
                     raise
                 found.append(Evaluated(before, before, error))
@@ -447,16 +437,17 @@ class UnitOfWork:
             yield from self.begin()
             if not self.repeated:
                 yield from self._commit()
-        except CommittedUnfinished:
-            yield from self._note_committed()
-            raise
-        except (OutcomeUnknown, UnitForgotten):
-            self.state.note("is of unknown outcome")
-            raise
         except TicketLockError as error:
-            self.state.note("fails")
-            yield from self._let_go()
-            yield from self._explain(error)
+            raise_if_foreign(error)
+            if self.state.is_committed:
+                # What DynamoDB refuses is not finished.
+                yield from self._note_committed()
+            elif isinstance(error, OutcomeUnknown | UnitForgotten):
+                self.state.note("is of unknown outcome")
+            else:
+                self.state.note("fails")
+                yield from self._let_go()
+                yield from self._explain(error)
             raise
         yield from self._note_committed()
 
@@ -490,7 +481,8 @@ class UnitOfWork:
             try:
                 yield from commit_natively(touched, self._work.marks, commit, self._meeting)
                 return
-            except TableRefused:
+            except TableRefused as error:
+                raise_if_foreign(error)
                 # Nothing was written. The cause may be the sizes of items that were not read.
                 if not has_unknown_sizes(touched):
                     raise
@@ -630,11 +622,7 @@ class UnitOfWork:
         if self.terms.saved is not None:
             check_room(self.terms.saved.steps, self.terms.step)
         check_count([place for place in self._work.places.values() if place.is_touched])
-        try:
-            yield from self._read_blind(self._work.places.values())
-        except TicketLockError:
-            yield from self._end_if_torn()
-            raise
+        yield from self._read_blind(self._work.places.values())
         self._saves += 1
         keeping = replace(keeping, tries=self._saves)
         try:
@@ -663,10 +651,12 @@ class UnitOfWork:
         if marked is not None:
             try:
                 yield from marked.end_after_interrupt()
-            except CommittedUnfinished as error:
-                _log.warning("%s", error)
             except TicketLockError as error:
-                _log.warning("the interrupted unit %s is left to its lease: %s", self.terms.unit, error)
+                raise_if_foreign(error)
+                if isinstance(error, CommittedUnfinished):
+                    _log.warning("%s", error)
+                else:
+                    _log.warning("the interrupted unit %s is left to its lease: %s", self.terms.unit, error)
 
     def _read_unread(self, places: Sequence[ItemState]) -> ForkingSteps[None]:
         self._approach(places)
@@ -750,5 +740,6 @@ def ending(
 
 
 def is_of_steps(error: BaseException, steps: ForkingSteps[Any]) -> bool:
-    """Whether an error is the steps' own. A signal handler may raise such an error as well, if it has used the unit."""
-    return isinstance(error, TicketLockError) and getgeneratorstate(steps) == GEN_CLOSED
+    """Whether an error is the steps' own: they have ended with it, and no other code has raised it."""
+    is_told = isinstance(error, TicketLockError) and getgeneratorstate(steps) == GEN_CLOSED
+    return is_told and not is_foreign(error)

@@ -70,6 +70,14 @@ def refused(field: str, given: object, error: ExpressionInvalid | ItemInvalid) -
     return InvalidUnitRequest(field, given, advice(error.message), error.message)
 
 
+def refused_expressions(
+    field: str, parameters: Mapping[str, Any], error: ExpressionInvalid | ItemInvalid
+) -> InvalidUnitRequest:
+    """The error for the caller who has given the expressions in the parameters of a request."""
+    reason = _substituted(error.message, parameters, _MADE)
+    return InvalidUnitRequest(field, expressions_in(parameters), advice(error.message), reason)
+
+
 def advice(message: str) -> str:
     """What to do about an expression that DynamoDB would refuse with this message."""
     for pattern, told in _ADVICE:
@@ -102,13 +110,16 @@ def _substituted(text: str, parameters: Mapping[str, Any], placeholder: re.Patte
     def shown_for(found: re.Match[str]) -> str:
         if found[0] in values:
             return _shown(values[found[0]])
-        return str(names.get(found[0], found[0]))
+        return _cut(str(names.get(found[0], found[0])))
 
     return placeholder.sub(shown_for, text)
 
 
 def _shown(value: Any) -> str:
-    text = str(value["N"]) if "N" in value else repr(_loaded(value))
+    return _cut(str(value["N"]) if "N" in value else repr(_loaded(value)))
+
+
+def _cut(text: str) -> str:
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
 
 

@@ -109,14 +109,11 @@ class Work:
 
     Attributes:
         places: each item once, in the order in which the unit used them.
-        is_whole: False while what belongs together is being changed. An error that comes in between, from a signal
-            handler, leaves a part of it: such a unit must not go on.
     """
 
     marks: Marks
     places: dict[Name, ItemState] = field(default_factory=dict)
     reads: int = 0
-    is_whole: bool = True
 
     def place(self, table: UnitTable, key: Item) -> ItemState:
         """The unit's state of an item, made at its first use; the key is in its canonical form."""

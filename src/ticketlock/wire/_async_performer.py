@@ -11,7 +11,7 @@ from botocore.exceptions import HTTPClientError
 from ticketlock._checks import Refusals, text
 from ticketlock.errors import ClientClosed, TableError
 from ticketlock.wire import _sdk
-from ticketlock.wire._actions import Actions, Answer, Call, Course, Fork, Sleep, T
+from ticketlock.wire._actions import Actions, Answer, Call, Course, Fork, Sleep, T, is_foreign
 from ticketlock.wire._driver import Clocks, Driver
 from ticketlock.wire._heartbeat import Due, Watched
 from ticketlock.wire._requests import Request, Steps
@@ -170,7 +170,7 @@ class AsyncPerformer:
         # Wait for all of them: no one else waits for those that are left.
         found = await asyncio.gather(*map(come_of, courses), return_exceptions=True)
         for each in found:
-            if isinstance(each, BaseException) and not isinstance(each, TableError):
+            if isinstance(each, BaseException) and (not isinstance(each, TableError) or is_foreign(each)):
                 raise each
         return found
 

@@ -9,15 +9,33 @@ import itertools
 import math
 import os
 import random
-import threading
 import time
 from collections.abc import Callable, Sequence
 from secrets import token_hex
 from typing import Any, Protocol
 
-from ticketlock.errors import ClientClosed, OutcomeUnknown, RequestNotApplied, TableError, TableNotFound, TableRefused
+from ticketlock.errors import (
+    ClientClosed,
+    OutcomeUnknown,
+    RequestNotApplied,
+    TableError,
+    TableNotFound,
+    TableRefused,
+    TicketLockError,
+)
 from ticketlock.wire import _sdk
-from ticketlock.wire._actions import Actions, Answer, Fork, Refusal, Reply, Sleep, T
+from ticketlock.wire._actions import (
+    Actions,
+    Answer,
+    Fork,
+    NoAnswer,
+    Refusal,
+    Reply,
+    Sleep,
+    T,
+    is_foreign,
+    raise_if_foreign,
+)
 from ticketlock.wire._requests import ForkingSteps, Request, Steps, Together
 from ticketlock.wire._sdk import NotSigned
 from ticketlock.wire._table_time import Moment, Reading, TableTime, passed_ms
@@ -103,8 +121,6 @@ class Driver:
         self.patience_ms = give_up_after_ms
         self._jitter = jitter
         self._time = TableTime()
-        # Re-entrant: a signal handler that uses the table may interrupt the thread that has this lock.
-        self._time_lock = threading.RLock()
         self._process = OwnProcess()
 
     @property
@@ -147,7 +163,7 @@ class Driver:
                     else:
                         reply = yield from self.perform(request, until_ms)
                 except TableError as error:
-                    request = generator.throw(error)
+                    request = generator.throw(NoAnswer(error) if is_foreign(error) else error)
                 else:
                     request = generator.send(reply)
         except StopIteration as end:
@@ -196,6 +212,7 @@ class Driver:
             try:
                 now = yield from self.now(until_ms)
             except TableError as error:
+                raise_if_foreign(error)
                 if not answer.perhaps_applied:
                     raise
                 raise OutcomeUnknown(f"the request was answered, but table time is not known: {error}") from error
@@ -242,6 +259,9 @@ class Driver:
                 response = yield from request.calls(self._table_name, identity)
                 items = request.items(response)
             except _sdk.FAILURES as error:
+                if isinstance(error, TicketLockError):
+                    # That of a unit's `client`, which is an error of the SDK, too: a signal handler has used one.
+                    raise
                 meaning = _sdk.meaning(error)
                 if isinstance(meaning, Refusal):
                     refused = getattr(error, "response", None)
@@ -283,13 +303,11 @@ class Driver:
         if request.tells_time:
             date_ms = _sdk.date_ms(response)
             if date_ms is not None:
-                with self._time_lock:
-                    self._time.observe(date_ms, sent, received)
+                self._time.observe(date_ms, sent, received)
         return received
 
     def _moment(self, reading: Reading) -> Moment | None:
-        with self._time_lock:
-            return self._time.at(reading)
+        return self._time.at(reading)
 
 
 def _identity_of(request: Request) -> str:

@@ -15,7 +15,7 @@ from botocore.exceptions import BotoCoreError
 from ticketlock._checks import Refusals, text
 from ticketlock.errors import TableError
 from ticketlock.wire import _sdk
-from ticketlock.wire._actions import Actions, Answer, Call, Course, Fork, NoAnswer, Reply, Sleep, T
+from ticketlock.wire._actions import Actions, Answer, Call, Course, Fork, NoAnswer, Reply, Sleep, T, raise_if_foreign
 from ticketlock.wire._driver import Clocks, Driver, SystemClocks
 from ticketlock.wire._requests import Request, Steps
 from ticketlock.wire._sdk import NotSigned, error_of_signal_handler, refreshable
@@ -26,13 +26,19 @@ if TYPE_CHECKING:
     from mypy_boto3_stepfunctions import SFNClient
 
 
+_NO_THREAD_STARTS = ("can't start new thread", "can't create new thread")
+
+
 def says_that_no_thread_starts(error: BaseException) -> bool:
     """Whether a thread could not be started: a container limits their number, or the program ends.
 
-    A signal handler may raise a ``RuntimeError``, too, from code of its own.
+    A signal handler may raise a ``RuntimeError``, too, from code of its own, with another message.
     """
+    if not isinstance(error, RuntimeError):
+        return False
     raised_in = [frame.f_globals.get("__name__") for frame, _ in traceback.walk_tb(error.__traceback__)]
-    return isinstance(error, RuntimeError) and raised_in[-1] in ("threading", __name__)
+    # Tools that replace the start of threads raise it themselves.
+    return raised_in[-1] in ("threading", __name__) or str(error).startswith(_NO_THREAD_STARTS)
 
 
 def at_once(works: Sequence[Callable[[], T]], most: int) -> list[T]:
@@ -255,4 +261,5 @@ class Performer:
         try:
             return self.drive(course)
         except TableError as error:
+            raise_if_foreign(error)
             return error

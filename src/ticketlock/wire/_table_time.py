@@ -76,18 +76,48 @@ class Moment:
         return self.local_ms + int((table_ms - self.latest_ms) / (1 + _DRIFT_PER_MS))
 
 
+@value(frozen=True, slots=True)
+class Estimate:
+    """What replies have told of the table's clock.
+
+    Attributes:
+        bounds: those of (table time - local clock), and the local time at which they were exact; None if not known.
+        last: the last reading by which the local clocks were compared; None before the first one.
+    """
+
+    bounds: tuple[float, float, int] | None = None
+    last: Reading | None = None
+
+    def until(self, reading: Reading) -> "Estimate":
+        """The same, used at a reading: nothing is known any more if the local clocks have parted since the last one."""
+        have_parted = self.last is not None and _have_parted(self.last, reading)
+        return Estimate(None if have_parted else self.bounds, reading)
+
+    def widened(self, local_ms: int) -> tuple[float, float] | None:
+        """The bounds at this local time; None if they are not known, or too old."""
+        if self.bounds is None:
+            return None
+        low, high, exact_at_ms = self.bounds
+        if local_ms - exact_at_ms > _FORGOTTEN_AFTER_MS:
+            return None
+        drift = max(0, local_ms - exact_at_ms) * _DRIFT_PER_MS
+        return low - drift, high + drift
+
+
 class TableTime:
-    """The running estimate of the table's clock."""
+    """The running estimate of the table's clock, for several threads.
+
+    No mutex: a signal handler may interrupt the thread that has it, and wait for another thread that needs it. Each
+    change makes a new estimate from the one before; if two threads do so at once, one of their replies is not used.
+    """
 
     def __init__(self) -> None:
-        # Bounds of (table time - local clock), and the local time at which they were exact.
-        self._bounds: tuple[float, float, int] | None = None
-        self._last: Reading | None = None
+        self._estimate = Estimate()
 
     def at(self, reading: Reading) -> Moment | None:
         """What is known at ``reading``; None if the table must be asked."""
-        self._forget_if_the_clocks_parted(reading)
-        bounds = self._widened(reading.local_ms)
+        self._estimate = estimate = self._estimate.until(reading)
+        bounds = estimate.widened(reading.local_ms)
         if bounds is None:
             return None
         low, high = bounds
@@ -95,34 +125,19 @@ class TableTime:
 
     def observe(self, date_ms: int, sent: Reading, received: Reading) -> None:
         """Use the Date of a reply, in milliseconds since the epoch, and the readings around its request."""
-        self._forget_if_the_clocks_parted(sent)
-        if self._forget_if_the_clocks_parted(received):
-            # The machine was frozen during the request, or its clock set: when the reply was written is unknown.
-            return
-        if received.local_ms - sent.local_ms > _SLOWEST_MS:
+        known = self._estimate.until(sent).until(received)
+        is_slow = received.local_ms - sent.local_ms > _SLOWEST_MS
+        # If the machine was frozen during the request, or its clock set, when the reply was written is unknown.
+        if is_slow or _have_parted(sent, received):
+            self._estimate = known
             return
         low: float = date_ms - received.local_ms
         high: float = date_ms + _DATE_RESOLUTION_MS - sent.local_ms
-        known = self._widened(received.local_ms)
-        if known is not None and max(low, known[0]) <= min(high, known[1]):
-            low, high = max(low, known[0]), min(high, known[1])
-        self._bounds = (low, high, received.local_ms)
+        bounds = known.widened(received.local_ms)
+        if bounds is not None and max(low, bounds[0]) <= min(high, bounds[1]):
+            low, high = max(low, bounds[0]), min(high, bounds[1])
+        self._estimate = Estimate((low, high, received.local_ms), received)
 
-    def _widened(self, local_ms: int) -> tuple[float, float] | None:
-        if self._bounds is None:
-            return None
-        low, high, exact_at_ms = self._bounds
-        if local_ms - exact_at_ms > _FORGOTTEN_AFTER_MS:
-            return None
-        drift = max(0, local_ms - exact_at_ms) * _DRIFT_PER_MS
-        return low - drift, high + drift
 
-    def _forget_if_the_clocks_parted(self, reading: Reading) -> bool:
-        last = self._last or reading
-        parted_ms = (reading.wall_ms - reading.local_ms) - (last.wall_ms - last.local_ms)
-        have_parted = abs(parted_ms) > _LOCAL_CLOCKS_PART_MS
-        if have_parted:
-            # First: a signal handler may raise in between, and the change would not be noticed again.
-            self._bounds = None
-        self._last = reading
-        return have_parted
+def _have_parted(one: Reading, other: Reading) -> bool:
+    return abs((other.wall_ms - other.local_ms) - (one.wall_ms - one.local_ms)) > _LOCAL_CLOCKS_PART_MS

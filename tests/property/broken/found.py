@@ -22,7 +22,7 @@ from ticketlock.wire import _requests, _sdk
 from ticketlock.wire import _table_time as _time
 from ticketlock.wire._actions import Actions, Call, Refusal
 from ticketlock.wire._requests import Steps, Write
-from ticketlock.wire._table_time import _DATE_RESOLUTION_MS, Moment, Reading, TableTime
+from ticketlock.wire._table_time import _DATE_RESOLUTION_MS, Estimate, Moment, Reading, TableTime
 
 _acquire_at_once = Contender.acquire_at_once
 _expired_holders = _queue.expired_holders
@@ -53,12 +53,13 @@ def _queue_with_room(me: Any, until: Any, *more: Any, **options: Any) -> Steps[Q
 
 def _observe_after_a_freeze(time: TableTime, date_ms: int, sent: Reading, received: Reading) -> None:
     _observe(time, date_ms, sent, received)
-    if time._bounds is None:
-        time._bounds = (
+    if time._estimate.bounds is None:
+        bounds = (
             date_ms - received.local_ms,
             date_ms + _DATE_RESOLUTION_MS - sent.local_ms,
             received.local_ms,
         )
+        time._estimate = Estimate(bounds, received)
 
 
 def _settled_by_the_local_clock(me: Contender, *args: Any, **more: Any) -> Steps[Grant | None]:

@@ -38,11 +38,14 @@ from ticketlock.errors import TableError
 from ticketlock.units._rows import TIME_CHECK
 from ticketlock.units._settings import NAMES_ARE_KEPT_S
 from ticketlock.units._tables import Tables, UnitTable
-from ticketlock.wire._actions import Actions, Fork, Sleep
+from ticketlock.wire._actions import OURS, Actions, Fork, Sleep
 from ticketlock.wire._driver import Driver
 
 Script = Callable[["UnitsWorld", Machine], Actions[None]]
 """What a machine does."""
+
+# The world performs the steps, and variants replace parts of them: their frames are in the units' own errors, too.
+OURS.add(__name__.partition(".")[0])
 
 # By then the service has recovered the transactions that it was performing.
 _LONGEST_AT_WORK_MS = 5_000
