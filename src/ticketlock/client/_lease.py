@@ -40,9 +40,13 @@ class Lease(BaseLease):
     def renew(self) -> None:
         """Give the lock a full new lease now.
 
+        A call that begins before the lease's end sends nothing after it. One that begins after the end asks the table,
+        unless the loss was told before: the lease may be over here and not yet there.
+
         Raises:
             LockLost: the lock is no longer held, or its lease ended before the table answered.
-            TableError: the table could not be used; the old lease still runs.
+            TableError: the table could not be used; the lease keeps the end that it had: `is_held` says whether it
+                still runs.
         """
         self._check_held()
         self._table.drive(self._holdings.renew(self))
@@ -61,7 +65,7 @@ class Lease(BaseLease):
         Raises:
             LockLost: as from ``renew``.
             InvalidLockRequest: ``seconds`` is out of its bounds; nothing was written.
-            TableError: the table could not be used; the old lease still runs.
+            TableError: as from ``renew``.
         """
         self._table.drive(self._holdings.extend(self, seconds))
         return self.deadline
@@ -75,7 +79,7 @@ class Lease(BaseLease):
         Raises:
             LockLost: as from ``renew``.
             InvalidLockRequest: the lock is held, but a renewal does not give it that long.
-            TableError: the table could not be used, and the lease ends earlier than that.
+            TableError: the table could not be used, and the lease ends earlier than that, or has ended.
         """
         self._table.drive(self._holdings.ensure(self, at_least))
 
