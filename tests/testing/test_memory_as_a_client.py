@@ -175,7 +175,6 @@ def test_a_filter_names_neither_keys_nor_what_the_index_lacks(indexed: MemoryDyn
         {"Select": "COUNT", "ProjectionExpression": "x"},
         {"Select": "ALL_PROJECTED_ATTRIBUTES"},
         {"Select": "SOME"},
-        {"Limit": 0},
         {"ProjectionExpression": "pk.x"},
     ],
     ids=str,
