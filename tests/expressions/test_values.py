@@ -130,8 +130,12 @@ def test_values_that_are_not_equal_for_dynamodb_have_two_forms(one: Any, other: 
 NO_VALUES: dict[str, list[Any]] = {
     "must contain exactly one of the supported datatypes": [{}, {"S": "a", "N": "1"}, "text"],
     "not an attribute value": [{"N": 1}, {"BOOL": 1}, {"B": "text"}, {"X": "text"}, {"SS": "text"}],
-    "may not be empty": [{"SS": []}, {"BS": set()}],
-    "contains duplicates": [{"SS": ["a", "a"]}, {"NS": ["1", "1.0"]}],
+    "An string set  may not be empty": [{"SS": []}],
+    "An number set  may not be empty": [{"NS": ()}],
+    "Binary sets should not be empty": [{"BS": set()}],
+    r"Input collection \[a, a\] contains duplicates.": [{"SS": ["a", "a"]}],
+    "^Input collection contains duplicates$": [{"NS": ["1", "1.0"]}],
+    r"Input collection \[YQ==, YQ==\]of type BS contains duplicates.": [{"BS": [b"a", b"a"]}],
     "cannot be encoded as UTF-8": [{"S": "\ud800"}, {"M": {"\ud800": {"S": ""}}}],
 }
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError, ConnectTimeoutError, ReadTimeoutError
+from botocore.exceptions import ClientError, ConnectTimeoutError, ParamValidationError, ReadTimeoutError
 from hypothesis import given
 from hypothesis import strategies as st
 from testing.memory_requests import KEY, LOCKS, adding, cancelled, checking, getting, key, put, write
@@ -157,11 +157,10 @@ def test_an_invalid_request_ends_at_its_first_step(memory: MemoryDynamoDB) -> No
     assert memory.ongoing == []
 
 
-def test_an_unknown_request_ends_at_its_first_step_too(memory: MemoryDynamoDB) -> None:
-    transaction = writing(memory, getting("x"))
-    with pytest.raises(NotImplementedError, match="Get in a transaction"):
-        transaction.step()
-    assert (transaction.is_over, memory.ongoing) == (True, [])
+def test_what_the_sdk_does_not_send_has_no_steps(memory: MemoryDynamoDB) -> None:
+    with pytest.raises(ParamValidationError, match="Get"):
+        writing(memory, getting("x"))
+    assert memory.ongoing == []
 
 
 def test_other_operations_have_no_steps(memory: MemoryDynamoDB) -> None:

@@ -43,7 +43,7 @@ def test_a_vector_index_is_added_and_deleted(memory: MemoryDynamoDB) -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [{"AttributeDefinitions": []}, {"VectorIndexUpdates": [{"Create": {**INDEX, "Dimensions": 0}}]}]
+    "change", [{"AttributeDefinitions": []}, {"VectorIndexUpdates": [{"Create": {**INDEX, "Dimensions": 4_097}}]}]
 )
 def test_an_index_that_cannot_be_is_refused(memory: MemoryDynamoDB, change: Any) -> None:
     refused(memory.update_table, **{**ADD, **change})

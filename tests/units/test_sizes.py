@@ -39,8 +39,8 @@ COUNT, STORED_BYTES = 11, 390 * KB
 
 LEASE_S, COPIES_S, MARGIN_S = 60, 600, 5
 
-COUNT_NO_BYTES = ("ministack", "dynoxide")
-"""The engines that take transactions that find more than 4 MB."""
+COUNT_NO_BYTES = ("memory", "ministack", "dynoxide")
+"""The engines that take transactions that find more than 4 MB, as DynamoDB does if little is sent."""
 
 SET = "SET padding = :padding"
 SET_BALANCE, ONE = "SET balance = :n", {":n": 1}

@@ -222,14 +222,15 @@ class Bounds:
             why = "upper bound to be greater than or equal to lower bound"
         else:
             return None
-        bounds = f"lower bound operand: {_written(low)}, upper bound operand: {_written(high)}"
+        bounds = f"lower bound operand: {written_value(low)}, upper bound operand: {written_value(high)}"
         return f"The BETWEEN operator requires {why}; {bounds}"
 
 
 Demand = OfTypes | NamesType | Bounds
 
 
-def _written(value: Value) -> str:
+def written_value(value: Value) -> str:
+    """A value as messages show it."""
     ((kind, content),) = value.items()
     text = base64.b64encode(content).decode() if kind == "B" else content
     return f"AttributeValue: {{{kind}:{text}}}"

@@ -29,10 +29,12 @@ class KeyRange:
     Attributes:
         partition: the values of the attributes of their partition key, in its order.
         bounds: the conditions on the first attributes of their sort key, in its order; none for the whole partition.
+        limits: the values in these conditions, with their attributes.
     """
 
     partition: tuple[Value, ...]
     bounds: tuple[Condition, ...]
+    limits: tuple[tuple[str, Value], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,26 +60,36 @@ def key_range(partition: Kinds, sort: Kinds, expressions: Expressions) -> KeyRan
     Raises:
         ExpressionInvalid: it is none that these keys answer.
     """
+    kinds = {**partition, **sort}
     parts: dict[str, _Part] = {}
+    others: list[str] = []
     for condition in _conditions_in(expressions.key_condition):
         path, part = _part(condition)
         steps = expressions.steps(path)
-        if steps not in {(name,) for name in (*partition, *sort)}:
-            raise ExpressionInvalid(f"{_UNSUPPORTED}: {written(steps)} is not in the key")
         name = str(steps[0])
+        if len(steps) > 1:
+            raise ExpressionInvalid(f"{_UNSUPPORTED}: {written(steps)} is not in the key")
+        if name not in kinds:
+            others.append(name)
+            continue
         if name in parts:
             raise ExpressionInvalid("KeyConditionExpressions must only contain one condition per key")
         for value in part.values:
-            if {**partition, **sort}[name] not in expressions.value(value):
+            if kinds[name] not in expressions.value(value):
                 raise ExpressionInvalid(_WRONG_TYPE)
         parts[name] = part
-    for name in partition:
+    # A condition on another attribute is taken for one on the first attribute of the key that has none.
+    for name in kinds if others else partition:
         if name not in parts:
             raise ExpressionInvalid(f"Query condition missed key schema element: {name}")
+    if others:
+        raise ExpressionInvalid(f"{_UNSUPPORTED}: [{others[0]}] is not in the key")
+    for name in partition:
         if not parts[name].is_equation:
             raise ExpressionInvalid(f"{_UNSUPPORTED}: {name} is in the partition key, which has to be equal to a value")
     values = tuple(expressions.value(parts[name].values[0]) for name in partition)
-    return KeyRange(values, tuple(_bounds(list(sort), parts)))
+    limits = ((name, expressions.value(value)) for name in sort if name in parts for value in parts[name].values)
+    return KeyRange(values, tuple(_bounds(list(sort), parts)), tuple(limits))
 
 
 def _bounds(sort: list[str], parts: Mapping[str, _Part]) -> Iterator[Condition]:

@@ -4,6 +4,7 @@ Canonical values are equal exactly if DynamoDB treats them as equal. Numbers hav
 https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/HowItWorks.NamingRulesDataTypes.html#HowItWorks.DataTypes.Number
 """
 
+import base64
 import re
 from collections.abc import Iterable
 from decimal import Context, Decimal, Inexact, InvalidOperation, Overflow, Subnormal
@@ -22,6 +23,11 @@ MAX_ITEM_BYTES = 400 * 1_024
 """https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html#limits-items"""
 MAX_NAME_BYTES = 65_535
 """https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html#limits-attributes"""
+_EMPTY_SETS = {
+    "S": "An string set  may not be empty",
+    "N": "An number set  may not be empty",
+    "B": "Binary sets should not be empty",
+}
 ORDERED_TYPES = frozenset({"S", "N", "B"})
 TYPES = ("B", "NULL", "SS", "BOOL", "L", "BS", "N", "NS", "S", "M")
 MAX_LEVELS = 32
@@ -209,10 +215,16 @@ def check_text(text: Any) -> None:
 
 def _canonical_set(kind: str, content: Iterable[Any]) -> list[Any]:
     members = [canonical({kind: member})[kind] for member in content]
+    wrong = "One or more parameter values were invalid:"
     if not members:
-        raise ExpressionInvalid("One or more parameter values were invalid: An string set  may not be empty")
+        raise ExpressionInvalid(f"{wrong} {_EMPTY_SETS[kind]}")
     if len(set(members)) < len(members):
-        raise ExpressionInvalid("One or more parameter values were invalid: Input collection contains duplicates")
+        if kind == "N":
+            raise ExpressionInvalid("Input collection contains duplicates")
+        if kind == "B":
+            texts = ", ".join(base64.b64encode(member).decode() for member in content)
+            raise ExpressionInvalid(f"{wrong} Input collection [{texts}]of type BS contains duplicates.")
+        raise ExpressionInvalid(f"{wrong} Input collection [{', '.join(content)}] contains duplicates.")
     return sorted(members)
 
 

@@ -9,7 +9,7 @@ from botocore import xform_name
 from botocore.config import Config
 from botocore.exceptions import OperationNotPageableError, WaiterError
 
-from ticketlock.testing._parameters import not_known, service_model
+from ticketlock.testing._parameters import REQUIRED, not_known, service_model
 from ticketlock.testing._refusals import exceptions
 from ticketlock.testing._service import ENDPOINT
 
@@ -145,9 +145,8 @@ class ClientMethods:
         return [*_WAITERS]
 
     def can_paginate(self, operation_name: str) -> bool:
-        """Whether ``get_paginator`` has one for a method."""
-        operation = _operations().get(operation_name)
-        return operation in _paginators()._paginator_config and hasattr(ClientMethods, operation_name)
+        """Whether the SDK's client has a paginator for a method."""
+        return _operations().get(operation_name) in _paginators()._paginator_config
 
     def generate_presigned_url(self, *_: Any, **__: Any) -> Any:
         """Requests have no URL."""
@@ -156,10 +155,10 @@ class ClientMethods:
     def _paged(self, operation_name: str) -> tuple[Any, Any, Any]:
         """What a paginator needs."""
         if not self.can_paginate(operation_name):
-            if operation_name in _operations() and not hasattr(ClientMethods, operation_name):
-                raise not_known(_operations()[operation_name])
             raise OperationNotPageableError(operation_name=operation_name)
         operation = _operations()[operation_name]
+        if operation not in REQUIRED:
+            raise not_known(operation)
         config = _paginators().get_paginator(operation)
         return getattr(self, operation_name), config, service_model().operation_model(operation)
 

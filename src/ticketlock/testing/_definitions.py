@@ -4,18 +4,27 @@ https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_CreateTable.h
 https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from ticketlock.testing._indexes import Described
 from ticketlock.testing._refusals import Refused, invalid
 
 _WRONG = "One or more parameter values were invalid"
-_MOST_INDEXES = {"LocalSecondaryIndexes": 5, "GlobalSecondaryIndexes": 20}
+MOST_GLOBAL_INDEXES = 20
+_TOO_MANY_INDEXES = {
+    "LocalSecondaryIndexes": (5, "Number of LocalSecondaryIndexes exceeds per-table limit of 5"),
+    "GlobalSecondaryIndexes": (
+        MOST_GLOBAL_INDEXES,
+        f"GlobalSecondaryIndex count exceeds the per-table limit of {MOST_GLOBAL_INDEXES}",
+    ),
+}
 _MOST_PROJECTED = 100
 _MOST_OF_A_ROLE = 4
 """https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/GSI.DesignPattern.MultiAttributeKeys.html"""
 _MOST_CAPACITY = 10**12
 _MOST_TAGS = 50
+_TAG = re.compile(r"[\w\s+\-=.:/]*")
 
 
 def wrong(why: str) -> Refused:
@@ -36,7 +45,7 @@ def check_definition(parameters: Described) -> None:
     check_key_schema(table_keys, most_of_a_role=1)
     keys = list(table_keys)
     names: list[str] = []
-    for kind, most in _MOST_INDEXES.items():
+    for kind, (most, too_many) in _TOO_MANY_INDEXES.items():
         indexes = parameters.get(kind)
         if indexes is None:
             continue
@@ -47,7 +56,7 @@ def check_definition(parameters: Described) -> None:
                 "Table KeySchema does not have a range key, which is required when specifying a LocalSecondaryIndex"
             )
         if len(indexes) > most:
-            raise wrong(f"Number of {kind} exceeds per-table limit of {most}")
+            raise wrong(too_many)
         for index in indexes:
             check_are_defined(index["KeySchema"], defined)
             if kind.startswith("Local"):
@@ -109,8 +118,6 @@ def _check_local(index: Described, table_keys: Sequence[Described]) -> None:
             f"Index KeySchema does not have the same leading hash key as table KeySchema for index: {name}. "
             f"index hash key: {hashed}, table hash key: {of_table}"
         )
-    if schema[1]["AttributeName"] == table_keys[1]["AttributeName"]:
-        raise wrong("Index KeySchema: The index KeySchema must not be the same as the table KeySchema")
     check_projection(index["Projection"])
 
 
@@ -130,6 +137,7 @@ def check_projection(projection: Described) -> None:
         raise wrong("ProjectionType is INCLUDE, but NonKeyAttributes is not specified")
     if kind != "INCLUDE" and others is not None:
         raise wrong(f"ProjectionType is {kind}, but NonKeyAttributes is specified")
+    _check_once(others or (), "Duplicate element in NonKeyAttributes")
 
 
 def check_projected(*indexes: Iterable[Described]) -> None:
@@ -141,9 +149,13 @@ def check_projected(*indexes: Iterable[Described]) -> None:
 
 def check_distinct(names: Sequence[str]) -> None:
     """Refuse two indexes with one name."""
+    _check_once(names, "Duplicate index name")
+
+
+def _check_once(names: Sequence[str], why: str) -> None:
     for name in names:
         if names.count(name) > 1:
-            raise wrong(f"Duplicate index name: {name}")
+            raise wrong(f"{why}: {name}")
 
 
 def check_settings(settings: Described) -> None:
@@ -192,9 +204,13 @@ def check_tags(tags: Sequence[Described], before: Mapping[str, str] | None = Non
     https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Tagging.html
     """
     keys = [tag["Key"] for tag in tags]
-    if len(set(keys)) < len(keys):
-        raise wrong("Duplicate tag keys")
-    if any(key.startswith("aws:") for key in keys):
-        raise wrong("Tag keys that begin with aws: are reserved")
+    for tag in tags:
+        if keys.count(tag["Key"]) > 1:
+            raise invalid(f"Duplicate Tag Keys provided as input: Duplicate Tag Key found {tag['Key']}")
+        if tag["Key"].startswith("aws:"):
+            raise invalid(f"Tag Key cannot be prefixed with aws:, Key: {tag['Key']}")
+        for part, text in tag.items():
+            if not _TAG.fullmatch(text):
+                raise invalid(f"The Tag {part} provided is invalid, {part}: {text}")
     if len({*keys, *(before or ())}) > _MOST_TAGS:
-        raise wrong(f"Number of tags exceeds the limit of {_MOST_TAGS}")
+        raise invalid("Number of Tags exceed the current limit for the provided ResourceArn")

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Literal, get_args
 
+from ticketlock.testing._parameters import bare_name
 from ticketlock.testing._refusals import (
     Refused,
     access_denied,
@@ -17,7 +18,6 @@ from ticketlock.testing._refusals import (
     throttled,
     throughput_exceeded,
 )
-from ticketlock.testing._tables import bare_name
 
 ApiOperation = Literal[
     "BatchGetItem",

@@ -87,6 +87,8 @@ class KeyedTable(Protocol):
 
     def get(self, key: Key) -> Attributes | None: ...
 
+    def items(self) -> Iterator[Attributes]: ...
+
 
 class SecondaryIndex:
     """A secondary index. Its entries are ordered by its own sort key, and then by the key of the table.
@@ -115,14 +117,13 @@ class SecondaryIndex:
 
     def description(self) -> dict[str, Any]:
         """As in DescribeTable."""
-        items = list(self._stored.items())
+        entries = [entry for item in self._table.items() if (entry := self.entry_of(item)) is not None]
         return {
             **self.described,
             "IndexArn": f"{self._table.arn}/index/{self.name}",
-            "IndexSizeBytes": sum(map(size_of, items)),
-            "ItemCount": len(items),
-            **({} if self.is_local else {"IndexStatus": "ACTIVE"}),
-            **described_throughput(self.described),
+            "IndexSizeBytes": sum(map(size_of, entries)),
+            "ItemCount": len(entries),
+            **({} if self.is_local else {"IndexStatus": "ACTIVE", **described_throughput(self.described)}),
         }
 
     def lacks(self, names: Iterable[str]) -> list[str]:
@@ -187,10 +188,15 @@ class SecondaryIndex:
         """Parse a value of the first attribute of its sort key."""
         return key_part(1, *next(iter(self.sort_kinds.items())), value)
 
+    @property
+    def start_names(self) -> frozenset[str]:
+        """The attributes of a key after which a page begins."""
+        return frozenset((*self.kinds, *self._table.key_names))
+
     def start_of(self, given: Any) -> Key:
         """The key after which a page begins: that of the index, and that of the table."""
         place: Key | None = self._place(given)
-        if place is None or given.keys() != {*self.kinds, *self._table.key_names}:
+        if place is None:
             raise invalid("The provided starting key is invalid")
         return place
 

@@ -1,9 +1,11 @@
 """The operations on tables. All are done at once: no table or index is ever being created or deleted."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import deepcopy
 from typing import Any
 
 from ticketlock.testing._definitions import (
+    MOST_GLOBAL_INDEXES,
     check_are_defined,
     check_definition,
     check_distinct,
@@ -21,14 +23,23 @@ from ticketlock.testing._tables import MemoryTables, Parameters, Reply, Table
 _MOST_NAMES = 100
 _MOST_TAGS_A_PAGE = 10
 _DAYS = 35
+_NOT_TOLD_OF_DELETED = (
+    "AttributeDefinitions",
+    "CreationDateTime",
+    "GlobalSecondaryIndexes",
+    "KeySchema",
+    "LocalSecondaryIndexes",
+    "VectorIndexes",
+)
 
 
 def perform(tables: MemoryTables, operation: str, parameters: Parameters) -> Reply:
     """One of the ``OPERATIONS``."""
     check_members(operation, parameters)
     if "TableName" in parameters:
-        check_name("tableName", parameters["TableName"])
-    return OPERATIONS[operation](tables, parameters)
+        check_name("tableName", parameters["TableName"], may_be_foreign=operation != "CreateTable")
+    # Definitions are kept and told: neither the sender nor the receiver shares them.
+    return deepcopy(OPERATIONS[operation](tables, deepcopy(parameters)))
 
 
 def _create_table(tables: MemoryTables, parameters: Parameters) -> Reply:
@@ -69,6 +80,7 @@ def _update_table(tables: MemoryTables, parameters: Parameters) -> Reply:
     settings = _settled(table, changes)
     kinds = {each["AttributeName"]: each["AttributeType"] for each in parameters.get("AttributeDefinitions", ())}
     actions = [_only_action(update, ("Create", "Delete", "Update")) for update in updates]
+    _check_same_kinds(table, kinds, [index["KeySchema"] for action, index in actions if action == "Create"])
     _check_index_updates(table, actions, settings["BillingMode"], kinds)
     vector_actions = [_only_action(update, ("Create", "Delete")) for update in vector_updates]
     for action, index in vector_actions:
@@ -77,6 +89,8 @@ def _update_table(tables: MemoryTables, parameters: Parameters) -> Reply:
             table.add_vector_index(index, kinds)
         else:
             table.remove_vector_index(index["IndexName"])
+    if settings["BillingMode"] == "PAY_PER_REQUEST" != table.settings["BillingMode"]:
+        table.on_demand_ms = tables.wall_ms()
     table.settings = settings
     for action, index in actions:
         if action == "Create":
@@ -106,6 +120,23 @@ def _settled(table: Table, changes: Parameters) -> dict[str, Any]:
     return settings
 
 
+def _check_same_kinds(table: Table, kinds: Mapping[str, str], created: Sequence[Any]) -> None:
+    """Refuse another type for an attribute that is a key already."""
+    before = [table.key_schema, *(index.described["KeySchema"] for index in table.indexes.values())]
+    for name, kind in kinds.items():
+        had = table.kinds.get(name, kind)
+        if had != kind:
+            raise wrong(
+                "Attributes cannot be redefined. Please check that your attribute has the same type as previously "
+                f"defined. Existing schema: {_element(name, had, before)} New schema: {_element(name, kind, created)}"
+            )
+
+
+def _element(name: str, kind: str, schemas: Iterable[Any]) -> str:
+    roles = (each["KeyType"] for schema in schemas for each in schema if each["AttributeName"] == name)
+    return f"Schema:[SchemaElement: key{{{name}:{kind}:{next(roles, 'HASH')}}}]"
+
+
 def _only_action(update: Mapping[str, Any], allowed: tuple[str, ...]) -> tuple[str, Any]:
     if len(update) != 1:
         raise wrong(f"One of {', '.join(allowed)} must not be null")
@@ -133,6 +164,12 @@ def _check_index_updates(table: Table, actions: list[tuple[str, Any]], billing: 
             check_global(index, billing)
             if index["IndexName"] in table.indexes:
                 raise invalid(f"Attempting to create an index which already exists: {index['IndexName']}")
+            if len(table.global_indexes) >= MOST_GLOBAL_INDEXES:
+                raise Refused(
+                    "LimitExceededException",
+                    "Subscriber limit exceeded: Number of global secondary indexes exceeds per-table limit of "
+                    f"{MOST_GLOBAL_INDEXES}",
+                )
             check_projected([each.described for each in table.indexes.values()], [index])
         else:
             table.global_index(index["IndexName"])
@@ -151,7 +188,8 @@ def _delete_table(tables: MemoryTables, parameters: Parameters) -> Reply:
             f"first: Table: {table.name}"
         )
     tables.remove(table)
-    return {"TableDescription": {**table.description(), "TableStatus": "DELETING"}}
+    left = {name: value for name, value in table.description().items() if name not in _NOT_TOLD_OF_DELETED}
+    return {"TableDescription": {**left, "TableStatus": "DELETING"}}
 
 
 def _describe_time_to_live(tables: MemoryTables, parameters: Parameters) -> Reply:
@@ -175,7 +213,9 @@ def _update_time_to_live(tables: MemoryTables, parameters: Parameters) -> Reply:
 def _tagged(tables: MemoryTables, parameters: Parameters) -> Table:
     arn = parameters["ResourceArn"]
     if not arn.startswith("arn:"):
-        raise invalid(f"Invalid TableArn: Invalid ResourceArn provided as input {arn}")
+        raise wrong(f"ARNs must start with 'arn:': {arn}")
+    if "/index/" in arn:
+        raise wrong(f"Invalid resource arn provided, only table or stream is accepted. Provided resource arn: {arn}")
     try:
         return tables[arn]
     except Refused as refused:
@@ -208,8 +248,16 @@ def _list_tags_of_resource(tables: MemoryTables, parameters: Parameters) -> Repl
     return {"Tags": tags[int(begin) : end], **({"NextToken": str(end)} if end < len(tags) else {})}
 
 
+def _recovered(tables: MemoryTables, parameters: Parameters) -> Table:
+    """The table whose recovery is asked for."""
+    try:
+        return tables[parameters["TableName"]]
+    except Refused:
+        raise Refused("TableNotFoundException", f"Table not found: {parameters['TableName']}") from None
+
+
 def _describe_continuous_backups(tables: MemoryTables, parameters: Parameters) -> Reply:
-    days = _table(tables, parameters).recovery_days
+    days = _recovered(tables, parameters).recovery_days
     recovery: Reply = {"PointInTimeRecoveryStatus": "DISABLED"}
     if days is not None:
         recovery = {"PointInTimeRecoveryStatus": "ENABLED", "RecoveryPeriodInDays": days}
@@ -220,7 +268,7 @@ def _describe_continuous_backups(tables: MemoryTables, parameters: Parameters) -
 def _update_continuous_backups(tables: MemoryTables, parameters: Parameters) -> Reply:
     wanted = parameters["PointInTimeRecoverySpecification"]
     days = wanted.get("RecoveryPeriodInDays", _DAYS) if wanted["PointInTimeRecoveryEnabled"] else None
-    _table(tables, parameters).recovery_days = days
+    _recovered(tables, parameters).recovery_days = days
     return _describe_continuous_backups(tables, parameters)
 
 

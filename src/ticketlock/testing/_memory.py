@@ -14,6 +14,7 @@ from ticketlock.testing._client import AsyncTableWaiter, ClientMeta, ClientMetho
 from ticketlock.testing._faults import Fault, FaultOn
 from ticketlock.testing._parameters import check_name, not_known
 from ticketlock.testing._refusals import Refused, error_of
+from ticketlock.testing._sendable import sendable
 from ticketlock.testing._service import ENDPOINT, Service, decoded
 from ticketlock.testing._tables import Table
 from ticketlock.testing._transactions import InSteps
@@ -203,7 +204,7 @@ class MemoryDynamoDB(ClientMethods):
     # As a client.
 
     def _make_api_call(self, operation: str, parameters: Mapping[str, Any]) -> Any:
-        status, reply = self._service.answer(operation, parameters)
+        status, reply = self._service.perform(operation, sendable(operation, parameters))
         if status >= 300:
             raise error_of(reply, operation)
         return reply

@@ -9,15 +9,12 @@ from functools import cache
 from typing import Any
 
 import botocore.session
-from botocore.exceptions import ParamValidationError
-from botocore.validate import ParamValidator
 
-from ticketlock.testing._refusals import invalid
+from ticketlock.testing._refusals import Refused, invalid
 
 _PLACEHOLDERS = ("ExpressionAttributeNames", "ExpressionAttributeValues")
 _CONDITION = ("ConditionExpression", *_PLACEHOLDERS, "ReturnValuesOnConditionCheckFailure")
 _BILL = ("ReturnConsumedCapacity", "ReturnItemCollectionMetrics")
-_PROJECTION = ("ProjectionExpression", "ExpressionAttributeNames")
 _PAGE = (
     "ReturnConsumedCapacity",
     "IndexName",
@@ -54,7 +51,7 @@ REQUIRED: Mapping[str, tuple[str, ...]] = {
     "ListTables": (),
     "ListTagsOfResource": ("ResourceArn",),
     "PutItem": ("TableName", "Item"),
-    "Query": ("TableName", "KeyConditionExpression"),
+    "Query": ("TableName",),
     "Scan": ("TableName",),
     "TagResource": ("ResourceArn", "Tags"),
     "TransactGetItems": ("TransactItems",),
@@ -71,11 +68,11 @@ OPTIONAL: Mapping[str, tuple[str, ...]] = {
     "BatchWriteItem": _BILL,
     "CreateTable": (*SETTINGS, "GlobalSecondaryIndexes", "LocalSecondaryIndexes", "Tags", "VectorIndexes"),
     "DeleteItem": (*_CONDITION, *_BILL, "ReturnValues"),
-    "GetItem": ("ConsistentRead", *_PROJECTION, "ReturnConsumedCapacity"),
+    "GetItem": ("ConsistentRead", "ExpressionAttributeNames", "ProjectionExpression", "ReturnConsumedCapacity"),
     "ListTables": ("ExclusiveStartTableName", "Limit"),
     "ListTagsOfResource": ("NextToken",),
     "PutItem": (*_CONDITION, *_BILL, "ReturnValues"),
-    "Query": (*_PAGE, "ScanIndexForward"),
+    "Query": (*_PAGE, "KeyConditionExpression", "ScanIndexForward"),
     "Scan": (*_PAGE, "Segment", "TotalSegments"),
     "TransactGetItems": ("ReturnConsumedCapacity",),
     "TransactWriteItems": (*_BILL, "ClientRequestToken"),
@@ -83,42 +80,21 @@ OPTIONAL: Mapping[str, tuple[str, ...]] = {
     "UpdateTable": (*SETTINGS, "AttributeDefinitions", "GlobalSecondaryIndexUpdates", "VectorIndexUpdates"),
 }
 """Their other parameters."""
-_WITHIN: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "KeysAndAttributes": (("Keys",), ("ConsistentRead", *_PROJECTION)),
-    "PutRequest": (("Item",), ()),
-    "DeleteRequest": (("Key",), ()),
-    "Put": (("TableName", "Item"), _CONDITION),
-    "Update": (("TableName", "Key", "UpdateExpression"), _CONDITION),
-    "Delete": (("TableName", "Key"), _CONDITION),
-    "ConditionCheck": (("TableName", "Key", "ConditionExpression"), _CONDITION),
-    "TransactGetItem": (("Get",), ()),
-    "Get": (("TableName", "Key"), _PROJECTION),
-}
-"""The same of structures within parameters."""
-_SETTLED_BY_THE_MODEL = frozenset(
-    operation for operation in REQUIRED if operation.endswith(("Table", "Tables", "Resource", "Backups", "ToLive"))
-)
-"""The operations on tables: they are few, so that their parameters are checked in full."""
-
-_KINDS: Mapping[str, type | tuple[type, ...]] = {
-    **dict.fromkeys(("ConsistentRead", "ScanIndexForward"), bool),
-    **dict.fromkeys(("Limit", "Segment", "TotalSegments"), int),
-    **dict.fromkeys(("ExclusiveStartKey", "Get", "Item", "Key", "RequestItems", *_PLACEHOLDERS), dict),
-    **dict.fromkeys(("Keys", "TransactItems"), (list, tuple)),
-}
-"""Of what type a parameter of an operation on items is; all others are texts."""
-_OLD = ("ALL_OLD", "NONE")
 _CHOICES: Mapping[str, tuple[str, ...]] = {
-    "ReturnConsumedCapacity": ("INDEXES", "NONE", "TOTAL"),
-    "ReturnItemCollectionMetrics": ("NONE", "SIZE"),
-    "ReturnValues": ("ALL_NEW", "ALL_OLD", "NONE", "UPDATED_NEW", "UPDATED_OLD"),
-    "ReturnValuesOnConditionCheckFailure": _OLD,
-    "Select": ("ALL_ATTRIBUTES", "ALL_PROJECTED_ATTRIBUTES", "COUNT", "SPECIFIC_ATTRIBUTES"),
+    "ReturnConsumedCapacity": ("INDEXES", "TOTAL", "NONE"),
+    "ReturnItemCollectionMetrics": ("SIZE", "NONE"),
+    "ReturnValues": ("ALL_NEW", "UPDATED_OLD", "ALL_OLD", "NONE", "UPDATED_NEW"),
+    "ReturnValuesOnConditionCheckFailure": ("ALL_OLD", "NONE"),
+    "ScalarAttributeType": ("B", "N", "S"),
+    "Select": ("SPECIFIC_ATTRIBUTES", "COUNT", "ALL_ATTRIBUTES", "ALL_PROJECTED_ATTRIBUTES"),
 }
+"""In the order in which the service lists them."""
 _LEAST = {"Limit": 1, "Segment": 0, "TotalSegments": 1}
 _MOST = {"Segment": 999_999, "TotalSegments": 1_000_000}
-_OF_LENGTH = ("Invalid length", "Invalid value")
 _NAME = re.compile(r"[a-zA-Z0-9_.-]+")
+
+ARN = "arn:aws:dynamodb:us-east-1:123456789012:table/"
+"""How the ARNs of all tables begin."""
 
 
 @cache
@@ -127,79 +103,82 @@ def service_model() -> Any:
     return botocore.session.get_session().get_service_model("dynamodb")
 
 
+def shape_of(operation: str) -> Any:
+    """The shape of the parameters of an operation, or of a structure within."""
+    model = service_model()
+    return model.operation_model(operation).input_shape if operation in REQUIRED else model.shape_for(operation)
+
+
+def bare_name(name: str) -> str:
+    """The name of a table that is given by its name or its ARN."""
+    return name.removeprefix(ARN)
+
+
 def not_known(what: str) -> NotImplementedError:
     """What is raised for a part of the API that the service in memory does not have."""
     return NotImplementedError(f"MemoryDynamoDB does not know {what}")
 
 
 @cache
-def _asked(shape: str) -> tuple[tuple[str, ...], Mapping[str, type | tuple[type, ...]]]:
-    """The required parameters of an operation, or members of a structure; and the types of all."""
-    required, optional = _WITHIN.get(shape) or (REQUIRED[shape], OPTIONAL.get(shape, ()))
-    return required, {name: _KINDS.get(name, str) for name in (*required, *optional)}
+def known_of(operation: str) -> frozenset[str]:
+    """The parameters of an operation that are known here."""
+    return frozenset((*REQUIRED[operation], *OPTIONAL.get(operation, ())))
 
 
-def check(operation: str, parameters: Mapping[str, Any]) -> None:
-    """Refuse what the SDK would not send, and parameters that are not known here.
-
-    Args:
-        operation: as the API names it; or a structure within its parameters.
-
-    Raises:
-        ParamValidationError: a parameter is missing, has another type, or is none of DynamoDB's.
-        NotImplementedError: the service in memory does not know the operation, or the parameter.
-    """
-    if operation not in REQUIRED and operation not in _WITHIN:
+def check_known(operation: str, parameters: Mapping[str, Any]) -> None:
+    """Refuse an operation, and parameters of DynamoDB's, that are not known here."""
+    if operation not in REQUIRED:
         raise not_known(operation)
-    required, kinds = _asked(operation)
-    for name in required:
-        if name not in parameters:
-            raise ParamValidationError(report=f'Missing required parameter in input: "{name}"')
-    if not parameters.keys() <= kinds.keys():
-        raise _unknown(operation, min(parameters.keys() - kinds.keys()))
-    of_tables = operation in _SETTLED_BY_THE_MODEL
-    for name, value in parameters.items():
-        if not of_tables and (not isinstance(value, kinds[name]) or (value is True and kinds[name] is int)):
-            raise ParamValidationError(
-                report=f"Invalid type for parameter {name}, value: {value}, type: {type(value)}, "
-                f"valid types: {kinds[name]}"
-            )
-    if of_tables:
-        check_types(operation, parameters)
+    for name in sorted(parameters.keys() - known_of(operation)):
+        if name in shape_of(operation).members:
+            raise not_known(f"the parameter {name} of {operation}")
 
 
-def _unknown(operation: str, name: str) -> Exception:
-    if operation in REQUIRED and name not in service_model().operation_model(operation).input_shape.members:
-        return ParamValidationError(report=f'Unknown parameter in input: "{name}"')
-    return not_known(f"the parameter {name} of {operation}")
-
-
-def check_types(operation: str, parameters: Mapping[str, Any]) -> None:
-    """Refuse what the SDK would not send, down to the values within values; the service refuses wrong lengths."""
-    report = ParamValidator().validate(parameters, service_model().operation_model(operation).input_shape)
-    found = [each for each in report.generate_report().splitlines() if not each.startswith(_OF_LENGTH)]
-    if found:
-        raise ParamValidationError(report="\n".join(found))
-
-
-def check_values(parameters: Mapping[str, Any]) -> None:
+def check_values(parameters: Mapping[str, Any], operation: str | None = None) -> None:
     """Refuse what the service refuses whatever it has stored: of an operation on items, or of a structure within."""
     if "TableName" in parameters:
         check_name("tableName", parameters["TableName"], least=1)
     for name, choices in _CHOICES.items():
         if name in parameters and parameters[name] not in choices:
-            raise _constraint(_camel(name), parameters[name], f"satisfy enum value set: [{', '.join(choices)}]")
+            raise constraint(_camel(name), _one_of(choices), parameters[name])
     for name, least in _LEAST.items():
         if name in parameters:
-            if parameters[name] < least:
-                raise _constraint(_camel(name), parameters[name], f"have value greater than or equal to {least}")
-            if name in _MOST and parameters[name] > _MOST[name]:
-                raise _constraint(_camel(name), parameters[name], f"have value less than or equal to {_MOST[name]}")
+            value = parameters[name]
+            if value < least:
+                if operation == "Query":
+                    raise constraint(name, _at_least("value", least))
+                raise constraint(_camel(name), _at_least("value", least), value)
+            if name in _MOST and value > _MOST[name]:
+                raise constraint(_camel(name), _at_most("value", _MOST[name]), value)
+
+
+def check_count(where: str, count: int, most: int, *shown: Any) -> None:
+    """Refuse no elements, or too many.
+
+    Args:
+        shown: the elements, if the service repeats them.
+    """
+    if count < 1:
+        raise constraint(where, _at_least("length", 1), *shown)
+    if count > most:
+        raise constraint(where, _at_most("length", most), *shown)
+
+
+def check_placeholders(operation: str, parameters: Mapping[str, Any]) -> None:
+    """Refuse names and values of placeholders if there is no expression that could have them."""
+    expressions = [name for name in shape_of(operation).members if name.endswith("Expression")]
+    with_values = [name for name in expressions if name != "ProjectionExpression"]
+    wrong = "can only be specified when using expressions"
+    if "ExpressionAttributeNames" in parameters and parameters.keys().isdisjoint(expressions):
+        raise invalid(f"ExpressionAttributeNames {wrong}")
+    if "ExpressionAttributeValues" in parameters and parameters.keys().isdisjoint(with_values):
+        missing = f"{' and '.join(with_values)} {'is' if len(with_values) == 1 else 'are'} null"
+        raise invalid(f"ExpressionAttributeValues {wrong}: {missing}")
 
 
 def check_members(operation: str, parameters: Mapping[str, Any]) -> None:
     """Refuse values that the SDK sends, and whose length, pattern or choice the service refuses."""
-    found = list(_broken(service_model().operation_model(operation).input_shape, parameters, ""))
+    found = list(_broken(shape_of(operation), parameters, ""))
     if found:
         counted = f"{len(found)} validation error{'s' if len(found) > 1 else ''} detected"
         raise invalid(f"{counted}: {'; '.join(found)}")
@@ -215,45 +194,62 @@ def _broken(shape: Any, value: Any, where: str) -> Iterator[str]:
     elif shape.type_name == "list":
         for number, member in enumerate(value, 1):
             yield from _broken(shape.member, member, f"{where}.{number}.member")
-    choices = list(getattr(shape, "enum", ()))
+    choices = _CHOICES.get(shape.name) or tuple(getattr(shape, "enum", ()))
     if choices and value not in choices:
-        yield _said(where, value, f"satisfy enum value set: [{', '.join(choices)}]")
-    if shape.type_name in ("list", "string"):
-        if len(value) < limits.get("min", 0):
-            yield _said(where, value, f"have length greater than or equal to {limits['min']}")
-        if len(value) > limits.get("max", len(value)):
-            yield _said(where, value, f"have length less than or equal to {limits['max']}")
-    elif shape.type_name in ("integer", "long"):
-        if value < limits.get("min", value):
-            yield _said(where, value, f"have value greater than or equal to {limits['min']}")
-        if value > limits.get("max", value):
-            yield _said(where, value, f"have value less than or equal to {limits['max']}")
+        yield _said(where, _one_of(choices), value)
+    kind = "length" if shape.type_name in ("list", "string") else "value"
+    if kind == "length" or shape.type_name in ("integer", "long"):
+        size = len(value) if kind == "length" else value
+        if size < limits.get("min", size):
+            yield _said(where, _at_least(kind, limits["min"]), value)
+        if size > limits.get("max", size):
+            yield _said(where, _at_most(kind, limits["max"]), value)
     if "pattern" in limits and not re.fullmatch(limits["pattern"], value):
-        yield _said(where, value, f"satisfy regular expression pattern: {limits['pattern']}")
+        yield _said(where, f"satisfy regular expression pattern: {limits['pattern']}", value)
 
 
-def check_name(where: str, name: str, least: int = 3) -> None:
-    """Refuse what cannot be the name of a table.
+def check_name(where: str, name: str, least: int = 3, *, may_be_foreign: bool = True) -> None:
+    """Refuse what cannot be the name, or the ARN, of a table.
 
     Args:
         least: its least length. https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html
+        may_be_foreign: whether it may be the ARN of a table elsewhere.
     """
-    if name.startswith("arn:"):
+    bare = bare_name(name)
+    if may_be_foreign and bare.startswith("arn:"):
         return
-    if len(name) < least:
-        raise _constraint(where, name, f"have length greater than or equal to {least}")
-    if len(name) > 255:
-        raise _constraint(where, name, "have length less than or equal to 255")
-    if not _NAME.fullmatch(name):
-        raise _constraint(where, name, f"satisfy regular expression pattern: {_NAME.pattern}")
+    if len(bare) < least:
+        raise constraint(where, _at_least("length", least), name)
+    if len(bare) > 255:
+        raise constraint(where, _at_most("length", 255), name)
+    if not _NAME.fullmatch(bare):
+        raise constraint(where, f"satisfy regular expression pattern: {_NAME.pattern}", name)
 
 
-def _constraint(where: str, value: Any, must: str) -> Exception:
-    return invalid(f"1 validation error detected: {_said(where, value, must)}")
+def constraint(where: str, must: str, *shown: Any) -> Refused:
+    """A value does not satisfy a constraint.
+
+    Args:
+        shown: the value, if the service repeats it.
+    """
+    return invalid(f"1 validation error detected: {_said(where, must, *shown)}")
 
 
-def _said(where: str, value: Any, must: str) -> str:
-    return f"Value '{value}' at '{where}' failed to satisfy constraint: Member must {must}"
+def _said(where: str, must: str, *shown: Any) -> str:
+    value = "".join(f"'{each}' " for each in shown)
+    return f"Value {value}at '{where}' failed to satisfy constraint: Member must {must}"
+
+
+def _at_least(kind: str, least: int) -> str:
+    return f"have {kind} greater than or equal to {least}"
+
+
+def _at_most(kind: str, most: int) -> str:
+    return f"have {kind} less than or equal to {most}"
+
+
+def _one_of(choices: tuple[str, ...]) -> str:
+    return f"satisfy enum value set: [{', '.join(choices)}]"
 
 
 def _camel(name: str) -> str:

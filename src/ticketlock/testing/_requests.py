@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ticketlock._expressions._evaluated import Expressions, branched, members_shown
-from ticketlock._expressions._grammar import BeginsWith, Condition, Placeholder
+from ticketlock._expressions._grammar import BeginsWith, Condition, Placeholder, written_value
 from ticketlock._expressions._key_conditions import key_range
 from ticketlock._expressions._updates import ItemUpdate
 from ticketlock._expressions._values import (
@@ -20,10 +20,18 @@ from ticketlock._expressions._values import (
 )
 from ticketlock.testing._capacity import Meter, read_units
 from ticketlock.testing._indexes import SecondaryIndex
-from ticketlock.testing._parameters import check, check_values, not_known
+from ticketlock.testing._parameters import check_count, check_placeholders, check_values, not_known
 from ticketlock.testing._refusals import Mismatched, Reason, Refused, conflict, invalid, mismatched
-from ticketlock.testing._stored import Key, is_in_segment
-from ticketlock.testing._tables import ItemId, MemoryTables, Reply, Table, check_attribute_names, check_size
+from ticketlock.testing._stored import Key, is_in_segment, key_part
+from ticketlock.testing._tables import (
+    WRONG_KEY,
+    ItemId,
+    MemoryTables,
+    Reply,
+    Table,
+    check_attribute_names,
+    check_size,
+)
 
 _PAGE_BYTES = 1_024 * 1_024
 _MOST_READ_IN_BATCH = 100
@@ -34,7 +42,17 @@ https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_BatchGetItem.
 """
 _MOST_WRITTEN_IN_BATCH = 25
 _WRITES = {"PutRequest": "Put", "DeleteRequest": "Delete"}
+_WRONG_START = "The provided starting key is invalid"
 _COLLECTION_GB = [0.0, 1.0]
+
+
+def _expressions(operation: str, parameters: Mapping[str, Any]) -> Expressions:
+    """The expressions of an operation, or of a structure within its parameters."""
+    try:
+        return Expressions(parameters)
+    except ExpressionInvalid:
+        check_placeholders(operation, parameters)
+        raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +64,9 @@ class ItemRead:
     expressions: Expressions
 
     @classmethod
-    def of(cls, tables: MemoryTables, parameters: Mapping[str, Any]) -> "ItemRead":
+    def of(cls, tables: MemoryTables, operation: str, parameters: Mapping[str, Any]) -> "ItemRead":
         """Parse the read of a request, or of an action of a transaction."""
-        table, expressions = tables[parameters["TableName"]], Expressions(parameters)
+        table, expressions = tables[parameters["TableName"]], _expressions(operation, parameters)
         table.check_scalars(expressions)
         return cls(table, table.key_of(parameters["Key"]), expressions)
 
@@ -68,7 +86,7 @@ class ItemRead:
 
 def get_item(tables: MemoryTables, parameters: Mapping[str, Any]) -> Reply:
     """GetItem."""
-    read = ItemRead.of(tables, parameters)
+    read = ItemRead.of(tables, "GetItem", parameters)
     item = read.found()
     meter = Meter(parameters)
     if meter.counts:
@@ -81,11 +99,9 @@ def reads_of_a_transaction(tables: MemoryTables, items: Sequence[Any]) -> list[I
     """The reads of a TransactGetItems; or why one has no key of its table."""
     reads: list[ItemRead | Mismatched] = []
     for item in items:
-        check("TransactGetItem", item)
-        check("Get", item["Get"])
         check_values(item["Get"])
         try:
-            reads.append(ItemRead.of(tables, item["Get"]))
+            reads.append(ItemRead.of(tables, "Get", item["Get"]))
         except Mismatched as why:
             reads.append(why)
     return reads
@@ -94,16 +110,17 @@ def reads_of_a_transaction(tables: MemoryTables, items: Sequence[Any]) -> list[I
 def batch_get_item(tables: MemoryTables, parameters: Mapping[str, Any]) -> Reply:
     """BatchGetItem: every key is processed, unless the items have too many bytes together."""
     asked: list[tuple[str, Any, Table, Expressions, Key]] = []
+    _check_asked("BatchGetItem", parameters)
     for name, wanted in parameters["RequestItems"].items():
-        check("KeysAndAttributes", wanted)
+        if "AttributesToGet" in wanted:
+            raise not_known("the parameter AttributesToGet of KeysAndAttributes")
         check_values({"TableName": name})
-        table, expressions = tables[name], Expressions(wanted)
+        check_count(f"RequestItems.{name}.member.Keys", len(wanted["Keys"]), _MOST_READ_IN_BATCH)
+        table, expressions = tables[name], _expressions("KeysAndAttributes", wanted)
         table.check_scalars(expressions)
         asked += ((name, key, table, expressions, table.key_of(key)) for key in wanted["Keys"])
-        if not wanted["Keys"]:
-            raise invalid(f"Too many or no items requested for the BatchGetItem call: 0 of the table {name}")
-    if not 1 <= len(asked) <= _MOST_READ_IN_BATCH:
-        raise invalid(f"Too many or no items requested for the BatchGetItem call: {len(asked)}")
+    if len(asked) > _MOST_READ_IN_BATCH:
+        raise invalid("Too many items requested for the BatchGetItem call")
     if len({(table.name, key) for _, _, table, _, key in asked}) < len(asked):
         raise invalid("Provided list of item keys contains duplicates")
     meter = Meter(parameters)
@@ -126,17 +143,28 @@ def batch_get_item(tables: MemoryTables, parameters: Mapping[str, Any]) -> Reply
     return {"Responses": responses, "UnprocessedKeys": left, **meter.of_all()}
 
 
+def _check_asked(operation: str, parameters: Mapping[str, Any]) -> None:
+    if not parameters["RequestItems"]:
+        raise invalid(f"The requestItems parameter is required for {operation}")
+
+
 def query(tables: MemoryTables, parameters: Mapping[str, Any]) -> Reply:
     """Query: the partition key is given; the sort key may have conditions."""
+    if "KeyConditionExpression" not in parameters:
+        raise invalid("Either the KeyConditions or KeyConditionExpression parameter must be specified in the request.")
     reading = _Reading.of(tables, parameters, is_query=True)
     through, expressions = reading.through, reading.expressions
     asked = key_range(through.partition_kinds, through.sort_kinds, expressions)
     pk, bounds = through.partition_of(asked.partition), asked.bounds
+    for name, value in asked.limits:
+        key_part(1, name, through.sort_kinds[name], value)
     is_forward = parameters.get("ScanIndexForward", True)
     after = None
     if "ExclusiveStartKey" in parameters:
-        start = canonical_item(parameters["ExclusiveStartKey"])
-        start_pk, after = through.start_of(start)
+        start, (start_pk, after) = reading.start(_WRONG_START)
+        if through.start_names == through.partition_kinds.keys():
+            shown = ", ".join(f"{name}={written_value(value)}" for name, value in start.items())
+            raise invalid(f"The provided exclusive start key is invalid: ExclusiveStartKey: {{{shown}}}")
         if start_pk != pk:
             raise invalid("The provided starting key is outside query boundaries based on provided conditions")
         if not _meets(expressions, bounds)(start):
@@ -164,22 +192,28 @@ def scan(tables: MemoryTables, parameters: Mapping[str, Any]) -> Reply:
     part, parts = _part(parameters)
     after = None
     if "ExclusiveStartKey" in parameters:
-        after = reading.through.start_of(canonical_item(parameters["ExclusiveStartKey"]))
+        _, after = reading.start(f"{_WRONG_START}: {WRONG_KEY}")
         if not is_in_segment(after[0], part, parts):
             raise invalid(
-                "The provided starting key is invalid: Invalid ExclusiveStartKey. Please use ExclusiveStartKey with "
-                f"correct Segment. TotalSegments: {parts} Segment: {part}"
+                f"{_WRONG_START}: Invalid ExclusiveStartKey. Please use ExclusiveStartKey with correct Segment. "
+                f"TotalSegments: {parts} Segment: {part}"
             )
     return reading.page(reading.through.items(after, part, parts))
 
 
 def _part(parameters: Mapping[str, Any]) -> tuple[int, int]:
     """The segment to scan, and how many there are; without these parameters, the only one."""
-    if ("Segment" in parameters) != ("TotalSegments" in parameters):
-        raise invalid("Segment and TotalSegments are required together in the request")
+    missing = "parameter is required but was not present in the request when"
+    if "TotalSegments" in parameters and "Segment" not in parameters:
+        raise invalid(f"The Segment {missing} parameter TotalSegments is present")
+    if "Segment" in parameters and "TotalSegments" not in parameters:
+        raise invalid(f"The TotalSegments {missing} Segment parameter is present")
     part, parts = parameters.get("Segment", 0), parameters.get("TotalSegments", 1)
-    if not 0 <= part < parts:
-        raise invalid(f"Segment must be less than TotalSegments: Segment: {part} is not less than {parts}")
+    if not part < parts:
+        raise invalid(
+            "The Segment parameter is zero-based and must be less than parameter TotalSegments: "
+            f"Segment: {part} is not less than TotalSegments: {parts}"
+        )
     return part, parts
 
 
@@ -200,7 +234,8 @@ class _Reading:
     @classmethod
     def of(cls, tables: MemoryTables, parameters: Mapping[str, Any], *, is_query: bool) -> "_Reading":
         """Refuse what cannot be read so."""
-        table, expressions = tables[parameters["TableName"]], Expressions(parameters)
+        expressions = _expressions("Query" if is_query else "Scan", parameters)
+        table = tables[parameters["TableName"]]
         through = table.read_through(parameters.get("IndexName"))
         _check_selection(parameters)
         table.check_scalars(expressions)
@@ -212,6 +247,17 @@ class _Reading:
                     )
         is_partial = isinstance(through, SecondaryIndex) and _lacks_of(through, parameters, expressions, is_query)
         return cls(parameters, through, expressions, is_partial)
+
+    def start(self, wrong: str) -> tuple[Attributes, Key]:
+        """The item after which its page begins, and the key of it.
+
+        Args:
+            wrong: what is said of a start without, or with other attributes than, those of the keys.
+        """
+        given = canonical_item(self.parameters["ExclusiveStartKey"])
+        if given.keys() != self.through.start_names:
+            raise invalid(wrong)
+        return given, self.through.start_of(given)
 
     def page(self, found: Iterable[Attributes]) -> Reply:
         """The reply with the first of these."""
@@ -337,7 +383,7 @@ class ItemWrite:
             Mismatched: its key or its item does not match the table.
         """
         table = tables[parameters["TableName"]]
-        expressions = Expressions(parameters)
+        expressions = _expressions(operation, parameters)
         given = canonical_item(parameters["Item"]) if operation.startswith("Put") else None
         if given is not None:
             check_size(given)
@@ -357,6 +403,15 @@ class ItemWrite:
     def item(self) -> ItemId:
         """The table and key of the item."""
         return self.table.name, self.key
+
+    @property
+    def payload(self) -> Attributes:
+        """What of the request counts for the size of a transaction."""
+        return {
+            name: value
+            for sent in ("Item", "Key", "ExpressionAttributeValues")
+            for name, value in self.parameters.get(sent, {}).items()
+        }
 
     def planned(self) -> WritePlan:
         """Plan what it will do to the stored item."""
@@ -443,9 +498,6 @@ def writes_of_a_transaction(tables: MemoryTables, items: Sequence[Any]) -> list[
         if len(item) != 1:
             raise invalid("TransactItems can only contain one of Check, Put, Update or Delete")
         ((operation, wanted),) = item.items()
-        if operation not in ("Put", "Update", "Delete", "ConditionCheck"):
-            raise not_known(f"{operation} in a transaction")
-        check(operation, wanted)
         check_values(wanted)
         try:
             writes.append(ItemWrite.of(tables, operation, wanted))
@@ -456,15 +508,22 @@ def writes_of_a_transaction(tables: MemoryTables, items: Sequence[Any]) -> list[
 
 def batch_write_item(tables: MemoryTables, parameters: Mapping[str, Any]) -> Reply:
     """BatchWriteItem: unconditional writes; all are processed except those of items with a transaction in progress."""
+    _check_asked("BatchWriteItem", parameters)
+    for name, requests in parameters["RequestItems"].items():
+        if not 1 <= len(requests) <= _MOST_WRITTEN_IN_BATCH:
+            raise invalid(
+                f"1 validation error detected: Value '{{{name}={[*requests]}}}' at 'requestItems' failed to satisfy "
+                "constraint: Map value must satisfy constraint: [Member must have length less than or equal to "
+                f"{_MOST_WRITTEN_IN_BATCH}, Member must have length greater than or equal to 1]"
+            )
     asked = [(name, request) for name, requests in parameters["RequestItems"].items() for request in requests]
-    if not all(parameters["RequestItems"].values()) or not 1 <= len(asked) <= _MOST_WRITTEN_IN_BATCH:
-        raise invalid(f"Too many or no items requested for the BatchWriteItem call: {len(asked)}")
+    if len(asked) > _MOST_WRITTEN_IN_BATCH:
+        raise invalid("Too many items requested for the BatchWriteItem call")
     writes = []
     for name, request in asked:
         if len(request) != 1:
             raise invalid("WriteRequest must contain either PutRequest or DeleteRequest")
         ((operation, wanted),) = request.items()
-        check(operation, wanted)
         check_values({"TableName": name})
         writes.append(ItemWrite.of(tables, _WRITES[operation], {"TableName": name, **wanted}))
     if len({write.item for write in writes}) < len(writes):

@@ -15,8 +15,9 @@ from botocore.exceptions import ConnectTimeoutError, ReadTimeoutError
 from ticketlock._expressions._values import ExpressionInvalid
 from ticketlock.testing import _management, _requests, _transactions
 from ticketlock.testing._faults import Fault, Faults, refusal
-from ticketlock.testing._parameters import check, check_types, check_values
+from ticketlock.testing._parameters import check_values
 from ticketlock.testing._refusals import Refused, invalid, server_error
+from ticketlock.testing._sendable import check_received, sendable
 from ticketlock.testing._tables import MemoryTables, Parameters, Reply, Transactions
 from ticketlock.testing._transactions import InSteps, TransactionSteps, at_once
 from ticketlock.wire._driver import Clocks
@@ -117,8 +118,12 @@ class Service:
         return self._clock.read().wall_ms
 
     def answer(self, operation: str, parameters: Parameters) -> tuple[int, Reply]:
-        """Perform a request; return the status of its reply, and the reply."""
-        check(operation, parameters)
+        """Check a request from the wire, and perform it; return the status of its reply, and the reply."""
+        check_received(operation, parameters)
+        return self.perform(operation, parameters)
+
+    def perform(self, operation: str, parameters: Parameters) -> tuple[int, Reply]:
+        """The same without the check, which a client has made."""
         with self.lock:
             fault = self._arrives(operation, parameters)
             try:
@@ -133,21 +138,16 @@ class Service:
     def _performed(self, operation: str, parameters: Parameters) -> Reply:
         if operation in _management.OPERATIONS:
             return _management.perform(self.tables, operation, parameters)
-        try:
-            if operation in _TRANSACTIONS:
-                return at_once(_TRANSACTIONS[operation](self.tables, parameters))
-            check_values(parameters)
-            return _OPERATIONS[operation](self.tables, parameters)
-        except (AttributeError, KeyError, TypeError, IndexError):
-            # What is in the parameters is checked by what uses it. If that fails, the SDK says what is wrong.
-            check_types(operation, parameters)
-            raise
+        if operation in _TRANSACTIONS:
+            return at_once(_TRANSACTIONS[operation](self.tables, parameters))
+        check_values(parameters, operation)
+        return _OPERATIONS[operation](self.tables, parameters)
 
     def begin(self, operation: str, parameters: Parameters) -> InSteps:
         """Receive a transaction, to be performed step by step."""
         if operation not in _TRANSACTIONS:
             raise ValueError(f"{operation} is not a transaction. Allowed: {', '.join(_TRANSACTIONS)}")
-        check(operation, parameters)
+        parameters = sendable(operation, parameters)
         with self.lock:
             fault = self._arrives(operation, parameters)
             begun = InSteps(

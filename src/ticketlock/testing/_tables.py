@@ -20,7 +20,7 @@ from ticketlock.testing._indexes import (
     described_throughput,
     searched_in,
 )
-from ticketlock.testing._parameters import SETTINGS
+from ticketlock.testing._parameters import ARN, SETTINGS, bare_name
 from ticketlock.testing._refusals import Refused, invalid, mismatched
 from ticketlock.testing._stored import Key, KeyPart, Partitions, key_part
 
@@ -29,8 +29,7 @@ _TOKEN_VALID_MS = 600_000
 _MOST_BYTES_A_CHARACTER = 4
 _MOST_BYTES_IN_TRANSACTION = 4 * 1_024 * 1_024
 
-ARN = "arn:aws:dynamodb:us-east-1:123456789012:table/"
-"""How the ARNs of all tables begin."""
+WRONG_KEY = "The provided key element does not match the schema"
 
 Parameters = Mapping[str, Any]
 Reply = dict[str, Any]
@@ -39,11 +38,6 @@ ItemId = tuple[str, Key]
 
 
 Change = tuple[str, Attributes | None, Attributes | None]
-
-
-def bare_name(name: str) -> str:
-    """The name of a table that is given by its name or its ARN."""
-    return name.removeprefix(ARN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +163,8 @@ class Table:
         delay: what delays the changes of its indexes.
         settings: what CreateTable and UpdateTable have set that changes no answer to reads and writes.
         tags: their values, by their keys.
+        on_demand_ms: when its billing mode became PAY_PER_REQUEST for the last time, milliseconds since the epoch; None
+            if it never was.
         recovery_days: how many days point-in-time recovery goes back; None while that is off.
         created_ms: when it was created, milliseconds since the epoch.
     """
@@ -195,6 +191,7 @@ class Table:
         self.tags: dict[str, str] = {}
         self.recovery_days: int | None = None
         self.created_ms = created_ms
+        self.on_demand_ms: int | None = created_ms
         self._stored = Partitions()
 
     @classmethod
@@ -205,6 +202,7 @@ class Table:
         made = cls(name, names, key_kinds=tuple(types[name] for name in names), created_ms=created_ms)
         made.settings = {"BillingMode": "PROVISIONED"}
         made.settings |= {setting: parameters[setting] for setting in SETTINGS if setting in parameters}
+        made.on_demand_ms = created_ms if made.settings["BillingMode"] == "PAY_PER_REQUEST" else None
         made.tags = {tag["Key"]: tag["Value"] for tag in parameters.get("Tags", ())}
         for index in parameters.get("GlobalSecondaryIndexes", ()):
             made.add_index(index, types)
@@ -269,6 +267,17 @@ class Table:
         return ARN + self.name
 
     @property
+    def key_schema(self) -> list[dict[str, str]]:
+        """As in CreateTable."""
+        roles = zip(self.key_names, ("HASH", "RANGE"), strict=False)
+        return [{"AttributeName": name, "KeyType": role} for name, role in roles]
+
+    @property
+    def start_names(self) -> frozenset[str]:
+        """The attributes of a key after which a page begins."""
+        return self._key_set
+
+    @property
     def kinds(self) -> Mapping[str, str]:
         """The types of all attributes that are keys, of the table or of an index."""
         kinds = self.searched_kinds | dict(zip(self.key_names, self.key_kinds, strict=False))
@@ -286,7 +295,6 @@ class Table:
 
     def description(self) -> dict[str, Any]:
         """The table's description, as in DescribeTable."""
-        roles = zip(self.key_names, ("HASH", "RANGE"), strict=False)
         described: dict[str, list[Any]] = {}
         for index in self.indexes.values():
             kind = "LocalSecondaryIndexes" if index.is_local else "GlobalSecondaryIndexes"
@@ -299,7 +307,7 @@ class Table:
             "TableArn": self.arn,
             "TableId": str(uuid.uuid5(uuid.NAMESPACE_URL, f"{self.arn}/{self.created_ms}")),
             "CreationDateTime": datetime.fromtimestamp(self.created_ms / 1_000, UTC),
-            "KeySchema": [{"AttributeName": name, "KeyType": role} for name, role in roles],
+            "KeySchema": self.key_schema,
             "AttributeDefinitions": [
                 {"AttributeName": name, "AttributeType": kind} for name, kind in self.kinds.items()
             ],
@@ -315,8 +323,11 @@ class Table:
             **described_throughput(self.settings),
             "DeletionProtectionEnabled": self.settings.get("DeletionProtectionEnabled", False),
         }
-        if self.settings["BillingMode"] == "PAY_PER_REQUEST":
-            told["BillingModeSummary"] = {"BillingMode": "PAY_PER_REQUEST"}
+        if self.on_demand_ms is not None:
+            told["BillingModeSummary"] = {
+                "BillingMode": self.settings["BillingMode"],
+                "LastUpdateToPayPerRequestDateTime": datetime.fromtimestamp(self.on_demand_ms / 1_000, UTC),
+            }
         if "OnDemandThroughput" in self.settings:
             told["OnDemandThroughput"] = self.settings["OnDemandThroughput"]
         if "TableClass" in self.settings:
@@ -335,12 +346,14 @@ class Table:
     def key_of(self, given: Any, *, is_item: bool = False) -> Key:
         """Parse the key in a request, alone or within an item."""
         if not is_item and given.keys() != self._key_set:
-            raise mismatched("The provided key element does not match the schema")
+            raise mismatched(WRONG_KEY)
         parts: list[KeyPart] = []
         for position, name in enumerate(self.key_names):
             if name not in given:
                 raise mismatched(f"One or more parameter values were invalid: Missing the key {name} in the item")
             if given[name].keys() != {self.key_kinds[position]}:
+                if not is_item:
+                    raise mismatched(WRONG_KEY)
                 raise mismatched(
                     "One or more parameter values were invalid: "
                     f"Type mismatch for key {name} expected: {self.key_kinds[position]} actual: {''.join(given[name])}"
@@ -444,6 +457,7 @@ class MemoryTables:
     """All tables, by name.
 
     Attributes:
+        wall_ms: the service's time.
         transactions: what is remembered of the transactions on their items.
         delay: what delays the changes of their indexes.
     """
@@ -451,7 +465,7 @@ class MemoryTables:
     def __init__(self, transactions: Transactions, wall_ms: Callable[[], int]) -> None:
         self._tables: dict[str, Table] = {}
         self._watches: list[_Watch] = []
-        self._wall_ms = wall_ms
+        self.wall_ms = wall_ms
         self.transactions = transactions
         self.delay = IndexDelay()
 
@@ -459,12 +473,12 @@ class MemoryTables:
         """The table of a name or an ARN."""
         found = self._tables.get(name) or self._tables.get(bare_name(name))
         if found is None:
-            raise Refused("ResourceNotFoundException", f"Requested resource not found: Table: {name} not found")
+            raise Refused("ResourceNotFoundException", "Requested resource not found")
         return found
 
     def create(self, parameters: Parameters) -> Table:
         """Create the table of a CreateTable, whose definition was checked."""
-        return self.add(Table.created(bare_name(parameters["TableName"]), parameters, self._wall_ms()))
+        return self.add(Table.created(bare_name(parameters["TableName"]), parameters, self.wall_ms()))
 
     def add(self, table: Table) -> Table:
         """Add a new table."""
@@ -493,16 +507,16 @@ class MemoryTables:
             self._watches.remove(watch)
 
 
-def check_size_of_transaction(items: Iterable[Sequence[Attributes | None]]) -> None:
+def check_size_of_transaction(count: int, items: Iterable[Attributes | None]) -> None:
     """Refuse a transaction that has too much data.
 
     Args:
-        items: each item before and after the transaction; the larger one counts.
+        count: how many items there are.
+        items: what is read, or what is sent to be written: whole items, or keys with the values of expressions.
     """
-    found = list(items)
     # Usually they are too few to exceed it, even at the largest size.
-    if len(found) * MAX_ITEM_BYTES <= _MOST_BYTES_IN_TRANSACTION:
+    if count * MAX_ITEM_BYTES <= _MOST_BYTES_IN_TRANSACTION:
         return
-    total = sum(max(size_of(item) for item in each if item is not None) for each in found if any(each))
+    total = sum(size_of(item) for item in items if item is not None)
     if total > _MOST_BYTES_IN_TRANSACTION:
-        raise invalid(f"Transaction items have at most {_MOST_BYTES_IN_TRANSACTION} bytes in total, and have {total}")
+        raise invalid(f"Transaction payload size cannot exceed 4MB. Payload Size: {total}")

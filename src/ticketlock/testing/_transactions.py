@@ -10,17 +10,19 @@ items, and then checks whether any of them was changed or reserved meanwhile.
 
 import threading
 from collections.abc import Callable, Generator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from ticketlock._expressions._values import size_of
 from ticketlock.testing import _requests
 from ticketlock.testing._capacity import IN_A_TRANSACTION, Meter, read_units
+from ticketlock.testing._parameters import check_count
 from ticketlock.testing._refusals import Mismatched, Reason, Refused, cancelled, conflict_reason, error_of, invalid
 from ticketlock.testing._tables import Change, ItemId, MemoryTables, Parameters, Reply, check_size_of_transaction
 
 _MOST_ACTIONS = 100
 _LONGEST_TOKEN = 36
 
+_Action = TypeVar("_Action", _requests.ItemRead, _requests.ItemWrite)
 TransactionSteps = Generator[None, None, Reply]
 """Yields between any two steps; returns the reply, or raises Refused."""
 
@@ -68,7 +70,7 @@ class InSteps:
             except Refused as refused:
                 self._finish(400, refused.failure())
             except BaseException:
-                # An operation that the service does not know is not a reply of the service.
+                # What `comes_next` raises is not a reply of the service.
                 self._finish(500, {})
                 raise
             return not self.is_over
@@ -115,18 +117,14 @@ def transact_write_items(tables: MemoryTables, parameters: Parameters) -> Transa
         done = transactions.applied(token, items)
         if done is not None:
             return _told_again(parameters, done)
-    writes = _requests.writes_of_a_transaction(tables, items)
-    _check_distinct([write.item for write in writes if not isinstance(write, Mismatched)])
+    writes = _matched(_requests.writes_of_a_transaction(tables, items))
+    check_size_of_transaction(len(writes), (write.payload for write in writes))
     transactions.begins(token, items)
     taken: list[ItemId] = []
     try:
         plans: list[_requests.WritePlan] = []
         reasons: list[Reason | None] = []
         for write in writes:
-            if isinstance(write, Mismatched):
-                reasons.append(_reason_of(write))
-                yield
-                continue
             # If another transaction has reserved the item, nothing else is checked.
             reason: Reason | None = conflict_reason()
             if not transactions.is_at_work(write.item):
@@ -139,7 +137,6 @@ def transact_write_items(tables: MemoryTables, parameters: Parameters) -> Transa
             reasons.append(reason)
             yield
         _check_reasons(reasons)
-        check_size_of_transaction((plan.before, plan.after) for plan in plans)
     except BaseException:
         # Refused or abandoned: the items that it has reserved are free again.
         transactions.note_refusal(token, taken)
@@ -181,11 +178,7 @@ def transact_get_items(tables: MemoryTables, parameters: Parameters) -> Transact
 
     One step for each item reads it, and then one step for each item checks it again.
     """
-    asked = _requests.reads_of_a_transaction(tables, _actions(parameters))
-    _check_distinct([read.item for read in asked if not isinstance(read, Mismatched)])
-    if any(isinstance(read, Mismatched) for read in asked):
-        raise cancelled([_reason_of(read) if isinstance(read, Mismatched) else {"Code": "None"} for read in asked])
-    reads = [read for read in asked if not isinstance(read, Mismatched)]
+    reads = _matched(_requests.reads_of_a_transaction(tables, _actions(parameters)))
     with tables.watched() as changed:
         found, reasons = [], []
         for read in reads:
@@ -201,7 +194,7 @@ def transact_get_items(tables: MemoryTables, parameters: Parameters) -> Transact
             has_met = read.item in changed or tables.transactions.is_at_work(read.item)
             again.append(conflict_reason() if has_met else None)
         _check_reasons(again)
-    check_size_of_transaction((item,) for item in found)
+    check_size_of_transaction(len(found), found)
     meter = Meter(parameters, "Read")
     if meter.counts:
         for action, item in zip(parameters["TransactItems"], found, strict=True):
@@ -210,14 +203,9 @@ def transact_get_items(tables: MemoryTables, parameters: Parameters) -> Transact
     return {"Responses": [read.reply(item) for read, item in zip(reads, found, strict=True)], **meter.of_all()}
 
 
-def _reason_of(why: Mismatched) -> Reason:
-    return {"Code": "ValidationError", "Message": why.message}
-
-
 def _actions(parameters: Parameters) -> Sequence[Any]:
     items: Sequence[Any] = parameters["TransactItems"]
-    if not 1 <= len(items) <= _MOST_ACTIONS:
-        raise invalid(f"Member must have length from 1 to {_MOST_ACTIONS}, and has {len(items)}")
+    check_count("transactItems", len(items), _MOST_ACTIONS, [*items])
     return items
 
 
@@ -226,9 +214,16 @@ def _check_token(token: str) -> None:
         raise invalid(f"Value at 'clientRequestToken' must have 1 to {_LONGEST_TOKEN} characters, and has {len(token)}")
 
 
-def _check_distinct(items: Sequence[Any]) -> None:
-    if len(set(items)) < len(items):
+def _matched(actions: Sequence[_Action | Mismatched]) -> list[_Action]:
+    """All actions, if each matches its table: of others only the first is told, and no condition is judged."""
+    found = [action for action in actions if not isinstance(action, Mismatched)]
+    if len({action.item for action in found}) < len(found):
         raise invalid("Transaction request cannot include multiple operations on one item")
+    wrong = next((action for action in actions if isinstance(action, Mismatched)), None)
+    if wrong is not None:
+        reason = {"Code": "ValidationError", "Message": wrong.message}
+        raise cancelled([reason if action is wrong else {"Code": "None"} for action in actions])
+    return found
 
 
 def _check_reasons(reasons: Sequence[Reason | None]) -> None:
