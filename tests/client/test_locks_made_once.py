@@ -15,8 +15,8 @@ import botocore.session
 import pytest
 from botocore.credentials import RefreshableCredentials
 from kit.awaited import Awaited
-from kit.places import meanwhile, outcome
 from kit.forked import another_thread_in, end_in_time
+from kit.places import meanwhile, outcome
 
 from ticketlock import AlreadyHeld, ClientClosed, InvalidLockRequest, LockClient, LockLost, LockName, aio, client_config
 from ticketlock.cli._local import serving
