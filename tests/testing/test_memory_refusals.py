@@ -95,7 +95,9 @@ SENT: list[tuple[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("operation", "asked"), SENT, ids=str)
+@pytest.mark.parametrize(
+    ("operation", "asked"), SENT, ids=[f"{operation} {number}" for number, (operation, _) in enumerate(SENT)]
+)
 def test_a_client_sends_and_refuses_what_the_client_of_the_sdk_does(
     memory: MemoryDynamoDB, operation: str, asked: Any
 ) -> None:
