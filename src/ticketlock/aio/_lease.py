@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any, Self
 
 from ticketlock._checks import Seconds
@@ -132,23 +132,27 @@ class LeaseGroup:
         await self._end_of_block(None, error)
 
     async def _end_of_block(self, block: Block | None, error: BaseException | None) -> None:
-        ends_it = {
-            lease: lease._leave(block if block is not None and block.lease is lease else None)
-            for lease in reversed(self.leases)
-        }
+        ends_it = self._leave(block)
         if not all(lease._is_left() for lease in self.leases):
             await self._each(lambda lease: self._holdings.leave_block(lease, error, ends_it=ends_it[lease]))
 
-    def _enter(self) -> Block:
+    def _enter(self, within: FrameType | None = None) -> Block:
         """Enter each, or none; return the block of the first one."""
         blocks: list[Block] = []
         try:
-            blocks.extend(lease._enter() for lease in self.leases)
+            for lease in self.leases:
+                blocks.append(lease._enter(within))
         except LockLost:
             for block in blocks:
                 block.lease._leave(block)
             raise
         return blocks[0]
+
+    def _leave(self, block: Block | None = None) -> dict[Lease, bool]:
+        return {
+            lease: lease._leave(block if block is not None and block.lease is lease else None)
+            for lease in reversed(self.leases)
+        }
 
     async def _give_back(self) -> None:
         await self._each(self._holdings.give_back)

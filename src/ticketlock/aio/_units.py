@@ -3,6 +3,7 @@
 import asyncio
 import functools
 import logging
+import sys
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from inspect import isawaitable
@@ -443,7 +444,7 @@ class Units:
                 turn.note_missed(error)
                 await line.aclose()
                 return
-        place.enter()
+        place.enter(sys._getframe(1))
         if not self._lines.is_alone(place):
             turn.note_waits()
         turn.note_held()

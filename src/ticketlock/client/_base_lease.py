@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from secrets import token_hex
+from types import FrameType
 from typing import Any, Literal, TypeVar
 
 from ticketlock.client._arguments import Acquisition
@@ -350,13 +351,13 @@ class BaseLease:
         with self._mutex:
             self._again = tuple(each for each in self._again if each is not claim)
 
-    def _enter(self) -> Block:
-        """A block begins in which the caller holds it.
+    def _enter(self, within: FrameType | None = None) -> Block:
+        """A block begins in which the caller holds it, or a function that has called it.
 
         Raises:
             LockLost: the lease has ended.
         """
-        block = Block(self)
+        block = Block(self, within)
         with self._mutex:
             self._blocks = (*self._blocks, block)
             block.enter()

@@ -53,15 +53,18 @@ class Block:
         lease: what it holds; None once it was left.
         who: the task or thread.
         is_open: whether it was not left.
+
+    Args:
+        within: the function whose block it is; by default that of the ``with`` that is entering it.
     """
 
-    def __init__(self, lease: Any) -> None:
+    def __init__(self, lease: Any, within: FrameType | None = None) -> None:
         self.lease = lease
         self.who = running()
         self.is_open = True
         # Frames of functions that are in a `with` of theirs. No others: a frame keeps its variables alive, such as a
         # generator that has to end, and with it the block.
-        frame = _first_of_others()
+        frame = within if within is not None else _first_of_others()
         self._statement = frame if frame is not None and _enters(frame) else None
         self._owner: FrameType | None = None
         self._keeper: FrameType | None = None
@@ -70,7 +73,7 @@ class Block:
         for each in _outward(frame):
             if _is_of_a_manager(each):
                 continue
-            if _enters(each):
+            if each is within or _enters(each):
                 self._owner, self._entered_at = each, each.f_lasti
                 break
             if self._keeper is None and _is_contextlibs(each) and each.f_code.co_name in _ENTERING_STACKS:

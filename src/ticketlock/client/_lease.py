@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from ticketlock._checks import Seconds
@@ -237,9 +237,9 @@ class LeaseGroup:
             self._mark_interrupted(raised, before)
             raise
 
-    def _enter(self) -> None:
+    def _enter(self, within: FrameType | None = None) -> None:
         for lease in self.leases:
-            lease._enter()
+            lease._enter(within)
 
     def _leave(self) -> dict[Lease, bool]:
         return {lease: lease._leave() for lease in reversed(self.leases)}

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from types import FrameType
 from typing import Any
 
 MOST_IN_A_ROW = 20
@@ -36,9 +37,9 @@ class PlaceInLine:
     group: Any = None
     _entered: Any = None
 
-    def enter(self) -> None:
+    def enter(self, call: FrameType) -> None:
         """Its call holds them: what it calls holds them again, instead of waiting for it."""
-        self.group._enter()
+        self.group._enter(call)
         self._entered = self.group
 
     def leave(self) -> None:

@@ -2,6 +2,7 @@
 
 import functools
 import logging
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -593,7 +594,7 @@ class Units:
             except BaseException:
                 self._locks._give_back_since(before)
                 raise
-        place.enter()
+        place.enter(sys._getframe(1))
         if not self._lines.is_alone(place):
             turn.note_waits()
         turn.note_held()
