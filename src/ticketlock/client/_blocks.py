@@ -152,7 +152,12 @@ class Caller:
         every = [block for each in list(_open.values()) if (block := each()) is not None and block.holds]
         if not every:
             return
-        calls = set(_outward(sys._getframe(1)))
+        calls = set[FrameType]()
+        frame: FrameType | None = sys._getframe(1)
+        # No generator: the calls under way may be many.
+        while frame is not None:
+            calls.add(frame)
+            frame = frame.f_back
         for block in every:
             is_around, is_own = block.is_around(calls), block.who is self.who
             if is_around and is_own:
