@@ -125,6 +125,7 @@ class _Block:
     def __init__(self, inner: Any) -> None:
         self._inner = inner
         self._is_left = False
+        self.is_of_a_lease = isinstance(inner, aio.Lease | aio.LeaseGroup)
 
     async def __aenter__(self) -> Any:
         return await self._inner.__aenter__()
@@ -137,6 +138,9 @@ class _Block:
         return await self._inner.__aexit__(*raised)
 
 
+_DEEPEST = 150
+"""How many blocks of leases are those of ``async with`` at once, in one thread: those that no test leaves stay open."""
+
 _Inbox = asyncio.Queue[tuple[Any, Future[Any]]]
 
 
@@ -145,13 +149,17 @@ async def _serve_all(inbox: _Inbox, tasks: "list[asyncio.Task[None] | None]") ->
     await _serve(inbox)
 
 
-async def _serve(inbox: _Inbox, block: _Block | None = None) -> tuple[BaseException | None, Future[Any]]:
+async def _serve(
+    inbox: _Inbox, block: _Block | None = None, depth: int = 0
+) -> tuple[BaseException | None, Future[Any]]:
     """Call what a test asks for, until it leaves the block; with what exception it does."""
     while True:
         what, done = await inbox.get()
-        if isinstance(what, _Block):
-            await _serve_within(what, done, inbox)
+        if isinstance(what, _Block) and what.is_of_a_lease and depth < _DEEPEST:
+            await _serve_within(what, done, inbox, depth + 1)
             continue
+        if isinstance(what, _Block):
+            what = what.__aenter__
         if block is not None and isinstance(what, partial) and what.func == block.__aexit__:
             return what.args[1], done
         try:
@@ -170,12 +178,12 @@ async def _serve(inbox: _Inbox, block: _Block | None = None) -> tuple[BaseExcept
             done.set_result(result)
 
 
-async def _serve_within(block: _Block, done: Future[Any], inbox: _Inbox) -> None:
+async def _serve_within(block: _Block, done: Future[Any], inbox: _Inbox, depth: int) -> None:
     error: BaseException | None = None
     try:
         async with block:
             done.set_result(None)
-            error, done = await _serve(inbox, block)
+            error, done = await _serve(inbox, block, depth)
             if error is not None:
                 raise error
     except BaseException as raised:
