@@ -372,4 +372,4 @@ def test_what_a_client_has_and_the_memory_lacks_says_so(memory: MemoryDynamoDB) 
         with pytest.raises(NotImplementedError, match="does not know"):
             ask(what)
     with pytest.raises(NotImplementedError, match="does not know"):
-        memory.meta.events  # noqa: B018 it is not a value
+        _ = memory.meta.events

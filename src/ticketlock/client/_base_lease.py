@@ -357,6 +357,8 @@ class BaseLease:
         Raises:
             LockLost: the lease has ended.
         """
+        # Before the mutex, which another thread of the parent may have had for ever.
+        self._check_process()
         block = Block(self, within)
         with self._mutex:
             self._blocks = (*self._blocks, block)
