@@ -51,9 +51,9 @@ def left_insert(books: Books, *, ago_s: int) -> str:
 
 
 def left_refused(memory: MemoryDynamoDB, books: Books, others: int = 0) -> str:
-    """The id of a committed unit: DynamoDB refuses what it writes to the account of ann, after those of others."""
+    """The id of a unit committed minutes ago: DynamoDB refuses what it writes to ann's account, after the others'."""
     books.write("accounts", {"id": "ann", "balance": 100})
-    ann = Party(books, None)
+    ann = Party(_then(books, AGO_S), None)
     memory.update_table(TableName="accounts", VectorIndexUpdates=[{"Create": VECTOR_INDEX}])
     unit = ann.begin(engine="marked")
     unit.put_all(ann.accounts, [{"id": f"other-{number}"} for number in range(others)])

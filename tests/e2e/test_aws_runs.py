@@ -182,7 +182,15 @@ def caught(_: object) -> None:
         os.kill(os.getpid(), signal.SIGINT)
 
 
-@pytest.mark.parametrize("check", [*map(sends, SIGNALS), caught], ids=["INT", "TERM", "HUP", "INT, caught"])
+def breaks_off(_: object) -> None:
+    """An interrupt as whose consequence the checks break off, as pytest does where it cannot print its traceback."""
+    caught(_)
+    raise TypeError
+
+
+@pytest.mark.parametrize(
+    "check", [*map(sends, SIGNALS), caught, breaks_off], ids=["INT", "TERM", "HUP", "INT, caught", "INT, broken off"]
+)
 def test_a_run_that_is_interrupted_leaves_nothing(place: Place, check: Callable[[object], None]) -> None:
     before = {number: signal.getsignal(number) for number in SIGNALS}
     with pytest.raises(KeyboardInterrupt):

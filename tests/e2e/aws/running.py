@@ -48,10 +48,13 @@ def run(
     left: list[str] = []
     with _deleting(stack, left, tell, lambda: kept_by_aws(account, before)) as interrupts:
         tell(f"Deploying {stack.name} ...")
-        check(stack.deploy(app))
-        if interrupts.raised:
-            # pytest ends its run at an interrupt, and does not raise it again.
-            raise KeyboardInterrupt
+        try:
+            check(stack.deploy(app))
+        finally:
+            if interrupts.raised:
+                # pytest ends its run at an interrupt, and does not raise it again; where an interrupt met code
+                # that has no line number (3.11.7 knows some), pytest raises a TypeError as it prints it.
+                raise KeyboardInterrupt
     return left
 
 
