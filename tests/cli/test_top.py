@@ -10,6 +10,7 @@ import pytest
 from cli.left_units import AGO_S, left
 from cli.seen import EXECUTION, printed
 from click.testing import CliRunner
+from kit.newer import raise_the_format
 from kit.units import Books
 from rich.text import Text
 
@@ -24,7 +25,6 @@ from ticketlock.cli._top import Top
 from ticketlock.cli._units import Desk
 from ticketlock.cli._units_reports import ListedUnit
 from ticketlock.cli._watching import watch
-from ticketlock.locks._items import lock_key
 from ticketlock.testing import MemoryDynamoDB
 from ticketlock.units import OpenUnit, Outcome
 
@@ -93,13 +93,7 @@ def test_a_lock_of_a_newer_format_is_one_line_and_hides_no_other() -> None:
     with LockClient("locks", client=memory.client) as locks:
         for entity in ("newer", "order-42"):
             waits(locks, entity)
-        memory.client.update_item(
-            TableName="locks",
-            Key=lock_key(LockName("newer")),
-            UpdateExpression="SET #format = :newer REMOVE waiting",
-            ExpressionAttributeNames={"#format": "format"},
-            ExpressionAttributeValues={":newer": {"N": "2"}},
-        )
+        raise_the_format(memory.client, "locks", LockName("newer"), "waiting")
         top = a_top(locks)
         reading = top.reader.read(whole=2)
         lines = printed(top.report(reading, 20), 80)

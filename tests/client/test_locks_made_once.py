@@ -312,3 +312,15 @@ def test_a_client_that_cannot_be_made_again_in_a_child_is_refused_with_what_to_d
     assert "create it, and the LockClient, in this process" in in_a_child(lambda: ship(42))
     with pytest.raises(ClientClosed):
         raise ClientClosed(in_a_child(lambda: ship(42)))
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_client_for_tasks_that_was_made_before_the_fork_is_refused_when_it_is_opened(table: MemoryDynamoDB) -> None:
+    locks = aio.LockClient("locks", client=table.async_client)
+
+    async def opened() -> str:
+        async with locks:
+            return "opened"
+
+    assert "was forked: create a new client here" in in_a_child(lambda: asyncio.run(opened()))
+    assert asyncio.run(opened()) == "opened"

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from kit.engines import ON_ONE_ENGINE
+from kit.newer import NEWER, raise_the_format
 from kit.places import Moved, Wire, meanwhile, outcome, until
 from kit.world import LEASE_MS, Process, Stepper, World
 
@@ -117,28 +118,21 @@ def test_polls_that_were_refused_for_a_while_say_nothing_in_the_end(moved: Moved
     lease.release()
 
 
-@pytest.mark.leaves_a_promise_broken("no version that we have can read the lock item", error=UnsupportedFormat)
+@NEWER
 def test_a_newer_version_that_uses_the_lock_ends_a_wait_which_leaves_the_queue_and_no_hold(
     moved: Moved, entity: str
 ) -> None:
     lease = moved.client(heartbeat=False).acquire(entity)
-    key = lock_key(LockName(entity))
     polls: list[Position] = []
     waiting = meanwhile(lambda: moved.client().acquire(entity, on_wait=polls.append))
     until(lambda: polls, "a poll")
-    moved.memory.client.update_item(
-        TableName=moved.table.table_name,
-        Key=key,
-        UpdateExpression="SET #format = :newer",
-        ExpressionAttributeNames={"#format": "format"},
-        ExpressionAttributeValues={":newer": {"N": "2"}},
-    )
+    raise_the_format(moved.memory.client, moved.table.table_name, LockName(entity))
     with moved.time_flies(), pytest.raises(UnsupportedFormat):
         outcome(waiting)
     lease.renew()
     lease.release()
     (left,) = moved.memory.items()
-    assert (left["sk"], left["waiting"], left["held"]) == (key["sk"], {"N": "0"}, {"N": "0"})
+    assert (left["sk"], left["waiting"], left["held"]) == (lock_key(LockName(entity))["sk"], {"N": "0"}, {"N": "0"})
 
 
 def test_the_clients_on_wait_is_that_of_acquisitions_without_one_and_learns_for_how_long_they_have_waited(

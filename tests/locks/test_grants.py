@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from kit.newer import NEWER, raise_the_format
 from kit.world import LEASE_MS, Process, World
 from locks.waiting_line import Held, Queued, holds, item_of, waits
 
@@ -136,25 +137,12 @@ def test_another_number_of_permits_is_refused_and_writes_nothing(alice: Process,
     assert alice.table.inspect(lock).item == before.item
 
 
-@pytest.mark.leaves_a_promise_broken("no version that we have can read the lock item", error=UnsupportedFormat)
+@NEWER
 def test_a_newer_data_format_is_refused_by_name(world: World, alice: Process, bob: Process, lock: LockName) -> None:
     alice.granted(alice.claim(lock))
-    raise_the_format(world, alice, lock)
+    raise_the_format(alice.client, world.engine.table_name, lock)
     with pytest.raises(UnsupportedFormat, match="format 2"):
         bob.take(bob.claim(lock))
-
-
-def raise_the_format(world: World, process: Process, lock: LockName) -> None:
-    process.client.update_item(
-        TableName=world.engine.table_name,
-        Key=lock_key(lock),
-        UpdateExpression="SET #format = :newer REMOVE nowServing",
-        ExpressionAttributeNames={"#format": "format"},
-        ExpressionAttributeValues={":newer": {"N": "2"}},
-    )
-
-
-NEWER = pytest.mark.leaves_a_promise_broken("no version that we have can read the lock item", error=UnsupportedFormat)
 
 
 @NEWER
@@ -163,7 +151,7 @@ def test_who_holds_a_lock_of_a_newer_format_renews_and_releases_it(
 ) -> None:
     claim = alice.claim(lock)
     held = alice.granted(claim)
-    raise_the_format(world, alice, lock)
+    raise_the_format(alice.client, world.engine.table_name, lock)
     renewed = alice.table.renew(claim, held.fencing_token)
     assert renewed.lease_until_ms >= held.lease_until_ms
     alice.table.set_data(claim, held.fencing_token, "step 2")
@@ -186,7 +174,7 @@ def test_a_lock_of_a_newer_format_is_released_by_its_owner_in_another_process(
 ) -> None:
     claim = alice.claim(lock)
     alice.granted(claim)
-    raise_the_format(world, alice, lock)
+    raise_the_format(alice.client, world.engine.table_name, lock)
     bob.table.release_as(lock, claim.owner)
     with pytest.raises(LockLost):
         bob.table.release_as(lock, claim.owner)
@@ -200,7 +188,7 @@ def test_who_waits_for_a_lock_of_a_newer_format_leaves_the_queue(
     claim = bob.claim(lock)
     seen = bob.take(claim)
     assert isinstance(seen, Position)
-    raise_the_format(world, alice, lock)
+    raise_the_format(alice.client, world.engine.table_name, lock)
     assert bob.table.withdraw(claim, seen.place.ticket) is None
     stored = alice.client.get_item(TableName=world.engine.table_name, Key=lock_key(lock))["Item"]
     assert stored["waiting"] == {"N": "0"}
@@ -210,10 +198,7 @@ def test_who_waits_for_a_lock_of_a_newer_format_leaves_the_queue(
 @NEWER
 def test_a_newer_lock_does_not_hide_the_others_of_a_list(world: World, alice: Process, lock: LockName) -> None:
     alice.granted(alice.claim(lock))
-    raise_the_format(world, alice, lock)
-    alice.client.update_item(
-        TableName=world.engine.table_name, Key=lock_key(lock), UpdateExpression="REMOVE permits, waiting, heldShared"
-    )
+    raise_the_format(alice.client, world.engine.table_name, lock, "permits", "waiting", "heldShared")
     (found,) = [each for each in alice.table.list_locks() if each.lock == lock]
     assert found.held == 1
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from kit.newer import NEWER, raise_the_format
 from kit.step_functions import Callback
 from kit.stopped import LATE_MS, Execution, gets_the_lock_when_the_lease_is_over
 from kit.world import LEASE_MS, Process, World
@@ -53,6 +54,22 @@ def row_beside_the_grant(process: Process, claim: Claim) -> int:
         return ticket
 
     return process.table.contend(claim, joins)
+
+
+@NEWER
+@pytest.mark.parametrize("what", ["a holder", "a waiter"])
+def test_the_lock_of_a_stopped_execution_is_freed_and_its_row_deleted_though_a_newer_version_uses_the_lock(
+    dead: Execution, bob: Process, what: str
+) -> None:
+    if what == "a holder":
+        dead.holds()
+    else:
+        bob.granted(bob.claim(dead.claim.lock))
+        dead.waits()
+    raise_the_format(bob.client, bob.world.engine.table_name, dead.claim.lock)
+    assert dead.cleaned_up() == (CleanedUp(freed=True) if what == "a holder" else CleanedUp(left=1))
+    (left,) = dead.stored()
+    assert left["held"] == {"N": "0" if what == "a holder" else "1"}
 
 
 # A holder.

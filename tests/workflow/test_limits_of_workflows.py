@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 from kit.events import execution_arn, started_at, step_event, ticket_event, turn_of
+from kit.newer import NEWER, raise_the_format
 from kit.world import LEASE_MS, Process, World
 
-from ticketlock import LockName
+from ticketlock import LockName, UnsupportedFormat
 from ticketlock.locks._items import LockItem, lock_key
 from ticketlock.workflow import Workflow
 
@@ -113,6 +114,19 @@ def test_another_number_of_permits_is_refused_during_the_wait_and_leaves_the_que
     assert [row.owner for row in alice.table.inspect(lock).rows] == [behind["claim"]["owner"]]
     assert item_of(alice, lock).waiting == 1
     assert [each.owner for each in item_of(alice, lock).holders] == [holder["claim"]["owner"]]
+
+
+@NEWER
+def test_who_waits_for_a_lock_that_a_newer_version_uses_leaves_the_queue_and_fails(
+    workflow: Workflow, alice: Process, lock: LockName
+) -> None:
+    holder, waiter = take(workflow, lock), take(workflow, lock)
+    raise_the_format(alice.client, alice.world.engine.table_name, lock)
+    with pytest.raises(UnsupportedFormat):
+        poll(workflow, waiter)
+    workflow.release({"turn": holder})
+    (left,) = stored(alice, lock)
+    assert (left["sk"], left["waiting"], left["held"]) == (lock_key(lock)["sk"], {"N": "0"}, {"N": "0"})
 
 
 def test_an_execution_whose_earlier_try_got_the_lock_continues_with_its_grant_whatever_the_number_is(
