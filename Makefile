@@ -36,7 +36,7 @@ NODE_PACKAGES   := node_modules/.installed
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install check lint types synth secrets tables workflows faces pages template audit test verify verify-rest docs demo bench bench-peer engines soak proof spec replay local local-down aws wheel release clean
+.PHONY: help install check lint types synth secrets sizes ratchet tables workflows faces pages template audit test verify verify-rest docs demo bench bench-peer engines soak proof spec replay local local-down aws wheel release clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -55,8 +55,8 @@ $(NODE_PACKAGES): package.json package-lock.json
 	npm ci --no-audit --no-fund --no-update-notifier
 	@touch $@
 
-check: lint ## lint, formatting, generated methods, types, no secret in a tracked file, the pages' tables, the workflows, and the synthesised template
-	@$(MAKE) --no-print-directory --jobs=2 types synth secrets tables workflows
+check: lint ## lint, formatting, generated methods, types, no secret in a tracked file, no figure of size.json grown, the pages' tables, the workflows, and the synthesised template
+	@$(MAKE) --no-print-directory --jobs=2 types synth secrets ratchet tables workflows
 
 # The parts of `check`, two at a time.
 lint: install
@@ -73,6 +73,13 @@ secrets: install
 		files=$$(git ls-files) && [ -n "$$files" ] && \
 		$(VENV)/bin/detect-secrets-hook --no-verify --baseline .secrets.baseline $$files; \
 	else echo 'NOT SEARCHED FOR SECRETS, because this is not a git checkout' >&2; fi
+
+ratchet: install
+	@if [ -e .git ]; then PYTHONPATH=tests:functions $(BIN) -m tools.house --check; \
+	else echo 'NOT COMPARED WITH size.json, because this is not a git checkout' >&2; fi
+
+sizes: install ## how large the project is, beside its goals; a figure that fell is written into size.json
+	@PYTHONPATH=tests:functions $(BIN) -m tools.house $(ARGS)
 
 tables: install
 	$(COG) --check --diff --verbosity=0 --check-fail-msg='make pages writes them' $(PAGES)

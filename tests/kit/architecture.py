@@ -83,6 +83,20 @@ def defined_twice(files: Iterable[Path]) -> dict[str, set[str]]:
     return {name: paths for name, paths in sorted(homes.items()) if len(paths) > 1}
 
 
+def imported_names(root: Path, *packages: str) -> Mapping[str, set[str]]:
+    """Each module with the full names of what it imports from other modules by ``from``."""
+    files = {module_of(file, root): file for package in packages for file in _files(root / package)}
+    return {
+        module: {
+            f"{node.module}.{alias.name}"
+            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+            if isinstance(node, ast.ImportFrom)
+            for alias in node.names
+        }
+        for module, file in files.items()
+    }
+
+
 def _types_in(tree: ast.Module) -> Iterator[str]:
     """The classes, and the names in capitalised words that are assigned: aliases of types, and type variables."""
     for node in tree.body:

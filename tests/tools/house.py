@@ -1,17 +1,21 @@
-"""The size of the project beside its goals: lines, files, words, layers of packages, and the files that a call runs.
+"""The size of the project beside its goals, and a line that it must not cross.
 
-``PYTHONPATH=tests:functions python -m tools.house`` prints the table; ``--files`` names what each call passes.
+``make sizes`` prints the table, and writes what fell into ``size.json``; ``--check``, a part of ``make check``, fails
+if a figure is greater than that file says. Who raises a figure edits the file in the same commit, and says why in
+``raised``. ``--files`` names what each call runs, and the names that other rooms import.
 """
 
+import json
 import subprocess
 import sys
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import Any
 
-from kit.architecture import arrows, between, circle, defined_twice, height
+from kit.architecture import Arrows, arrows, between, circle, defined_twice, height, imported_names, room_of
 from kit.events import execution_arn, turn_of
 from rich.console import Console
 from rich.table import Table
@@ -23,8 +27,10 @@ from ticketlock.units import Units, create_units_table
 from ticketlock.workflow import Workflow
 
 ROOT = Path(__file__).parents[2]
+SIZES = ROOT / "size.json"
 PACKAGE = Path(ticketlock.__file__).parent
 PRODUCT = ("src/ticketlock", "infra/ticketlock_cdk", "functions")
+ROOMS = ("units", "locks", "wire", "client", "workflow", "testing", "cli", "_expressions")
 NO_MACHINE = ""
 
 
@@ -34,16 +40,12 @@ def tracked(*folders: str, ends: str) -> list[Path]:
     return [ROOT / name for name in found.stdout.split() if name.endswith(ends) and (ROOT / name).exists()]
 
 
-def lines(*folders: str) -> str:
-    """The lines and the number of the Python files in these folders, in words."""
-    files = tracked(*folders, ends=".py")
-    return f"{sum(len(file.read_text().splitlines()) for file in files):,} lines, {len(files)} files"
+def lines(files: Iterable[Path]) -> int:
+    return sum(len(file.read_text().splitlines()) for file in files)
 
 
-def words() -> str:
-    """The words and the number of the pages, in words."""
-    files = tracked("README.md", "docs", ends=".md")
-    return f"{sum(len(file.read_text().split()) for file in files):,} words, {len(files)} pages"
+def words(files: Iterable[Path]) -> int:
+    return sum(len(file.read_text().split()) for file in files)
 
 
 def names_defined_twice() -> dict[str, set[str]]:
@@ -51,38 +53,70 @@ def names_defined_twice() -> dict[str, set[str]]:
     return defined_twice(file for file in tracked(*PRODUCT, ends=".py") if "aio" not in file.parts)
 
 
-def files_run_by(call: Callable[[], object]) -> set[str]:
-    """The files of the library of which a call runs a function.
+def names_at_the_door(room: str, folder: Path, package: str = "ticketlock") -> set[str]:
+    """The names of a room of the library that the files of a folder import, if they are in no part of that room."""
+    home = f"ticketlock.{room}"
+    return {
+        name.removeprefix(f"{home}.")
+        for module, names in imported_names(folder, package).items()
+        if room_of(module, ["ticketlock", package, home]) != home
+        for name in names
+        if name.startswith(f"{home}.")
+    }
 
-    Without what the table in memory runs, which stands for DynamoDB; but with its clock, which the library reads.
+
+@dataclass
+class Walk:
+    """What a call runs of the library, without what the table in memory runs, which stands for DynamoDB.
+
+    Attributes:
+        functions: each with its file.
+        hops: calls of a function from another file.
     """
-    found: set[str] = set()
-    of_the_table: FrameType | None = None
 
-    def note(frame: FrameType, event: str, _: Any) -> None:
-        nonlocal of_the_table
-        path = Path(frame.f_code.co_filename)
-        if event == "call" and path.is_relative_to(PACKAGE):
-            name = path.relative_to(PACKAGE).as_posix()
-            if of_the_table is not None:
-                return
-            if name.startswith("testing/_") and not name.endswith("_clock.py"):
-                of_the_table = frame
-            else:
-                found.add(name)
-        elif event == "return" and of_the_table is frame:
-            of_the_table = None
+    functions: set[tuple[str, str, int]] = field(default_factory=set)
+    hops: int = 0
 
-    sys.setprofile(note)
-    try:
-        call()
-    finally:
-        sys.setprofile(None)
-    return {name for name in found if not name.startswith("testing/")}
+    @property
+    def files(self) -> set[str]:
+        return {file for file, _, _ in self.functions}
+
+    def of(self, call: Callable[[], object]) -> "Walk":
+        """Note what this call runs."""
+        sys.setprofile(self._note)
+        try:
+            call()
+        finally:
+            sys.setprofile(None)
+        return self
+
+    def _note(self, frame: FrameType, event: str, _: Any) -> None:
+        file = _file_of(frame)
+        if event != "call" or file is None or any(map(_is_of_the_table, _callers(frame))):
+            return
+        code = frame.f_code
+        self.functions.add((file, code.co_qualname, code.co_firstlineno))
+        caller = next(filter(None, map(_file_of, _callers(frame.f_back))), file)
+        self.hops += caller != file
 
 
-def files_of_three_calls() -> dict[str, set[str]]:
-    """The files that each of three calls runs, by what the call is."""
+def _callers(frame: FrameType | None) -> Iterable[FrameType]:
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def _file_of(frame: FrameType) -> str | None:
+    name = frame.f_code.co_filename.removeprefix(f"{PACKAGE}/")
+    return None if name == frame.f_code.co_filename else name
+
+
+def _is_of_the_table(frame: FrameType) -> bool:
+    return (_file_of(frame) or "").startswith("testing/")
+
+
+def walks() -> dict[str, Walk]:
+    """What five calls run, by what the call is; nothing is run for the first time."""
     clock = ManualClock()
     memory = MemoryDynamoDB(lock_table="locks", clock=clock)
     never_called: Any = object()
@@ -92,81 +126,155 @@ def files_of_three_calls() -> dict[str, set[str]]:
         memory.put_item(TableName="locks", Item={"pk": {"S": name}, "sk": {"S": "balance"}, "balance": {"N": "10"}})
     units = Units("units", client=memory.client, clocks=clock, sleep=clock.sleep)
     accounts = units.table("locks")
+    locks = LockClient("locks", client=memory.client, clocks=clock, heartbeat=False)
 
-    def two_updates() -> None:
-        with units.begin() as unit:
+    def two_updates(engine: Any = None) -> None:
+        with units.begin(engine=engine) as unit:
             unit.update(accounts, {"pk": "ann", "sk": "balance"}, "SET balance = balance - :n", {":n": 1})
             unit.update(accounts, {"pk": "ben", "sk": "balance"}, "SET balance = balance + :n", {":n": 1})
 
+    def marked() -> None:
+        two_updates("marked")
+
     def acquire() -> None:
-        with LockClient("locks", client=memory.client, clocks=clock, heartbeat=False) as locks:
-            locks.acquire("an entity")
+        with locks.acquire("an entity"):
+            pass
+
+    def refused() -> None:
+        assert locks.try_acquire("held") is None
 
     def take_ticket() -> None:
         turn_of(workflow, execution_arn(), {"entity": "b"}, place="charge", leaseSeconds=60, workMachine=NO_MACHINE)
 
-    return {
-        "a unit of two updates": files_run_by(two_updates),
-        "an uncontended `acquire`": files_run_by(acquire),
-        "the `take_ticket` step": files_run_by(take_ticket),
+    calls = {
+        "a unit of two updates": two_updates,
+        "the same, marked": marked,
+        "`acquire` and release": acquire,
+        "`try_acquire` of a held lock": refused,
+        "the `take_ticket` step": take_ticket,
     }
+    # An object, not a block: a caller inside of a block would be told that it waits for itself.
+    locks.acquire("held")
+    for call in calls.values():
+        call()
+    return {name: Walk().of(call) for name, call in calls.items()}
 
 
-class Measure(NamedTuple):
-    """A row of the table.
+@dataclass(frozen=True)
+class Row:
+    """A figure.
 
     Attributes:
-        before: at commit 652ba46, in November 2026, before files were merged by subject.
-        goal: at most this.
+        before: at two commits, both in November 2026: 652ba46, before files were merged by subject, and 2217ae99.
+        goal: at most this; None for none.
     """
 
     name: str
-    before: str
-    goal: str
-    now: str
+    before: tuple[str, str]
+    goal: int | None
+    now: int
 
 
-def measures(calls: Mapping[str, Collection[str]]) -> list[Measure]:
-    """All rows.
-
-    Args:
-        calls: the files that each call runs.
-    """
+def rows() -> list[Row]:
+    """All figures."""
     library = arrows(ROOT / "src", "ticketlock")
-    packages = {".".join(module.split(".")[:2]) for module in library}
-    unit, acquire, take_ticket = (str(len(files)) for files in calls.values())
-    return [
-        Measure("`src/ticketlock`", "26,600 lines, 204 files", "24,500 lines, 105 files", lines("src/ticketlock")),
-        Measure(
-            "`infra` and `functions`", "11,300 lines, 119 files", "8,500 lines, 75 files", lines("infra", "functions")
+    units = {module: names for module, names in library.items() if module.startswith("ticketlock.units")}
+    within = {module: names & units.keys() - {module} for module, names in units.items()}
+    tests = tracked("tests", ends=".py")
+    walked = walks()
+    found = [
+        Row("lines of src", ("26,600", "31,600"), 31_000, lines(tracked("src", ends=".py"))),
+        Row("files of src", ("204", "136"), None, len(tracked("src", ends=".py"))),
+        Row("lines of infra and functions", ("11,300", ""), None, lines(tracked("infra", "functions", ends=".py"))),
+        Row("lines of benchmarks", ("6,800", ""), None, lines(tracked("benchmarks", ends=".py"))),
+        Row("lines of tests", ("65,800", "74,900"), 66_000, lines(tests)),
+        Row(
+            "of them machinery (not `test_*.py`)",
+            ("18,000", "25,000"),
+            18_000,
+            lines(file for file in tests if not file.name.startswith("test_")),
         ),
-        Measure("`benchmarks`", "6,800 lines", "4,000 lines", lines("benchmarks")),
-        Measure("`tests`", "65,800 lines, 419 files", "58,000 lines, 300 files", lines("tests")),
-        Measure("README and `docs`", "87,500 words, 81 pages", "55,000 words, 42 pages", words()),
-        Measure("files that a unit of two updates runs", "46", "28", unit),
-        Measure("files that an uncontended `acquire` runs", "33", "22", acquire),
-        Measure("files that the `take_ticket` step runs", "26", "18", take_ticket),
-        Measure("names of classes and types with two meanings", "40", "5", str(len(names_defined_twice()))),
-        Measure("has an import cycle", "no", "no", "yes" if circle(library) else "no"),
-        Measure("layers of packages", "9", "9", str(height(between(library, packages)))),
+        Row("words of README and docs", ("83,800", "59,100"), 52_000, words(tracked("README.md", "docs", ends=".md"))),
+    ]
+    for room in ROOMS:
+        before, goal = _DOORS.get(room, (("", ""), None))
+        found.append(Row(f"names of `{room}` that other rooms import", before, goal, len(_door(room))))
+    private = {name for room in ROOMS for name in names_at_the_door(room, ROOT, "tests") if _is_private(name)}
+    found += [
+        Row("private names that tests import", ("", ""), None, len(private)),
+        Row("floors of `units`", ("18", "18"), 10, height(within)),
+        Row("imports within `units`", ("273", "173"), 55, sum(map(len, within.values()))),
+        Row("floors of the library", ("9", "9"), 9, height(between(library, _packages(library)))),
+        Row("import cycles", ("0", "0"), 0, int(bool(circle(library)))),
+        Row("names of classes and types with two meanings", ("40", "2"), 5, len(names_defined_twice())),
+    ]
+    for name, walk in walked.items():
+        before, goal = _WALKS.get(name, (("", ""), None))
+        found.append(Row(f"functions that {name} runs", before, goal, len(walk.functions)))
+        found.append(Row(f"its calls into another file ({name})", ("", ""), None, walk.hops))
+    return found
+
+
+_DOORS = {
+    "units": (("", "81"), 28),
+    "locks": (("", "66"), 30),
+    "wire": (("", "57"), 35),
+    "client": (("", "20"), 5),
+}
+_WALKS = {"a unit of two updates": (("200", "214"), 180), "the same, marked": (("240", "295"), 240)}
+
+
+def _packages(library: Arrows) -> set[str]:
+    return {".".join(module.split(".")[:2]) for module in library}
+
+
+def _is_private(name: str) -> bool:
+    return any(part.startswith("_") for part in name.split("."))
+
+
+def _door(room: str) -> set[str]:
+    return names_at_the_door(room, ROOT / "src")
+
+
+def greater(found: Mapping[str, int], said: Mapping[str, int]) -> list[str]:
+    """The figures that are greater than a file says, or that it does not have, in words."""
+    return [
+        f"{name}: {now:,}, and size.json says {said[name]:,}" if name in said else f"{name}: {now:,}, not in size.json"
+        for name, now in found.items()
+        if now > said.get(name, -1)
     ]
 
 
-def main() -> None:
-    """Print the table; with ``--files`` what each call runs, and where a name is defined twice."""
+def main(arguments: Iterable[str] | None = None, file: Path = SIZES) -> int:
+    """Print the table, and write what fell; with ``--check`` fail if a figure grew."""
     parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
-    parser.add_argument("--files", action="store_true", help="the files that each call runs; names defined twice")
-    arguments = parser.parse_args()
-    calls = files_of_three_calls()
-    table = Table("", "before", "goal", "now")
-    for measure in measures(calls):
-        table.add_row(*measure)
+    parser.add_argument("--check", action="store_true", help="say which figures grew, and write nothing")
+    parser.add_argument("--files", action="store_true", help="the files that each call runs; names that others import")
+    given = parser.parse_args(None if arguments is None else [*arguments])
+    kept = json.loads(file.read_text())
+    found = rows()
+    now = {row.name: row.now for row in found}
+    grown = greater(now, kept["figures"])
+    for each in grown:
+        sys.stderr.write(f"{each}\n")
+    if grown:
+        sys.stderr.write("Make it smaller, or raise the figure in size.json and say why in `raised`.\n")
+    if given.check:
+        return bool(grown)
+    table = Table("", "652ba46", "2217ae99", "now", "goal")
+    for row in found:
+        table.add_row(row.name, *row.before, f"{row.now:,}", "" if row.goal is None else f"{row.goal:,}")
     console = Console(width=120)
     console.print(table)
-    if arguments.files:
-        for name, files in (calls | names_defined_twice()).items():
-            console.print(f"{name}: {' '.join(sorted(each.removeprefix(f'{ROOT}/') for each in files))}")
+    if given.files:
+        of_rooms = {f"names of {room}": _door(room) for room in ROOMS}
+        files = {name: walk.files for name, walk in walks().items()}
+        for name, all_of_it in (files | of_rooms | names_defined_twice()).items():
+            console.print(f"{name}: {' '.join(sorted(each.removeprefix(f'{ROOT}/') for each in all_of_it))}")
+    kept["figures"] = {name: min(each, kept["figures"].get(name, each)) for name, each in now.items()}
+    file.write_text(json.dumps(kept, indent=2) + "\n")
+    return bool(grown)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
