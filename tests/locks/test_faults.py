@@ -172,7 +172,7 @@ def test_a_crash_between_ticket_and_row_costs_the_next_acquisition_one_poll(
     stalled_before_its_row(bob, lock)
     held.releases()
     assert counts(alice, lock) == (0, 1, 0)
-    world.advance(5_000)
+    world.advance(6_000)
     healed, next_one = holds(world.process(), lock), world.process()
     assert counts(alice, lock) == (1, 0, 0)
     healed.releases()
@@ -221,7 +221,7 @@ def test_a_row_that_arrives_after_its_ticket_was_declared_void_is_ignored(
     held = holds(alice, lock)
     waiter, stalled = stalled_before_its_row(bob, lock)
     held.releases()
-    world.advance(5_000)
+    world.advance(6_000)
     healed = holds(carol, lock)
     row = stalled.next_request
     assert isinstance(row, Write)

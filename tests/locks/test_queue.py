@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -11,11 +12,11 @@ from kit.world import LEASE_MS, Process, World
 from locks.waiting_line import MARGIN_MS, Held, Queued, counts, holds, item_of, waits
 
 from ticketlock import Grant, LockName, Place, Position, RecordWaitExceeded
-from ticketlock.locks._items import Row, lock_key, row_key
+from ticketlock.locks._items import LockItem, Row, lock_key, row_key
 from ticketlock.locks._outcomes import Claim
 from ticketlock.locks._protocol import Contender
 from ticketlock.locks._queue import Queue
-from ticketlock.locks._writes import mint_ticket, put_row
+from ticketlock.locks._writes import MINTED_TOGETHER_MS, mint_ticket, put_row
 from ticketlock.wire._actions import integer, number
 from ticketlock.wire._table_time import Moment
 
@@ -296,6 +297,27 @@ def test_a_late_copy_of_a_mint_makes_no_fresh_ticket_old(
     assert isinstance(seen, Position)
     assert (seen.place.ticket, seen.place_lost) == (ticket, False)
     first.releases()
+
+
+@pytest.mark.parametrize(
+    ("ms", "is_applied"),
+    [(1, True), (MINTED_TOGETHER_MS - 1, True), (MINTED_TOGETHER_MS, True), (MINTED_TOGETHER_MS + 1, False)],
+)
+def test_who_mints_within_a_second_of_the_last_ticket_is_not_refused_because_another_mints_too(
+    alice: Process, bob: Process, lock: LockName, ms: int, is_applied: bool
+) -> None:
+    holds(alice, lock)
+    waits(alice, lock)
+    seen = item_of(bob, lock)
+
+    def mint_at(process: Process, at_ms: int, seen: LockItem | None) -> bool:
+        claim = process.claim(lock)
+        asked = partial(mint_ticket, claim, seen=seen)
+        return process.table.contend(claim, lambda me: me.send(asked(replace(me.now, latest_ms=at_ms)))).applied
+
+    assert mint_at(alice, seen.ticket_at_ms + ms + 1, None)
+    assert mint_at(bob, seen.ticket_at_ms + ms, seen) is is_applied
+    assert item_of(bob, lock).ticket_at_ms == seen.ticket_at_ms + ms + 1
 
 
 def test_a_process_whose_bounds_of_the_time_are_lower_mints_a_ticket_and_leaves_the_later_time(

@@ -253,6 +253,10 @@ class Checker:
         is_holding = hold is None or (hold.is_believed() and not self._is_freed(hold))
         if self.is_fair and is_holding and not is_excused:
             raise Broken(f"liveness: no fault was injected, and yet: {error!r}")
+        if is_excused:
+            # What it leaves is as a fault would leave it: a row, or a grant until the end of its lease.
+            self.is_fair = False
+            self.struck()
         # Its hold may be over for the holder while the table still has it.
         self.has_lost = True
 
@@ -276,7 +280,9 @@ class Checker:
             self._used_at_ms = max(self._used_at_ms, machine.paused_until_ms, machine.conflict_at_ms)
             idle_ms = self.time.now_ms - self._used_at_ms
             self.longest_idle_ms = max(self.longest_idle_ms, idle_ms)
-            liveness(idle_ms, self.time.now_ms - self._struck_at_ms)
+            # The pause of a holder, which may learn at its end that its lease is over, is a fault until then.
+            struck_at_ms = max([self._struck_at_ms, *(hold.machine.paused_until_ms for hold in self.holds)])
+            liveness(idle_ms, self.time.now_ms - struck_at_ms)
 
     def sees_sleep(self, ms: float, *, is_settled: bool) -> None:
         """All machines have slept for so long: was the lock free meanwhile, while there was a waiter?
@@ -297,6 +303,10 @@ class Checker:
         self._asleep_ms += ms
         self.longest_asleep_ms = max(self.longest_asleep_ms, self._asleep_ms)
         idle(self._asleep_ms, first.poll_ms)
+
+    def sees_mint(self, at_ms: int) -> None:
+        """A ticket was minted by a request of this time; the lock item may keep an earlier one of the same second."""
+        self._last_ticket_ms = max(self._last_ticket_ms, at_ms)
 
     def sees_write(self, step: int, sender: Machine, poll: Poll) -> None:
         """A request was applied, or refused.

@@ -224,10 +224,15 @@ def hold(
         if not isinstance(error, Closed):
             checker.met(error)
         asked = checker.gave_up(machine)
-        with suppress(TableError, LockLost):
+        try:
             yield from driver.run(lambda now: leave(contender(world, claim, now), _tickets_of(machine)))
-            checker.note_left(asked)
-            _has_left(world, machine)
+        except LockLost:
+            return
+        except TableError as failure:
+            checker.met(failure)
+            return
+        checker.note_left(asked)
+        _has_left(world, machine)
         return
     client = Client(world, machine, driver)
     lease = client.holdings.keep(client.lease(claim, grant), machine)

@@ -400,6 +400,9 @@ class World:
             pending.error = error
         if pending.first is not None and pending.error is None:
             pending.answer = self._torn(pending.first, pending.answer)
+        change = pending.call.parameters.get("UpdateExpression", "")
+        if "issued = if_not_exists(issued, :epoch) + :one, waiting" in change and pending.error is None:
+            self.checker.sees_mint(int(pending.call.parameters["ExpressionAttributeValues"][":now"]["N"]))
         if pending.call.operation not in READS:
             self.checker.sees_write(self.steps, sender, self._of_the_next(pending.call) or polled)
 

@@ -514,7 +514,8 @@ class Contender:
 
     def _is_old(self, item: LockItem) -> bool:
         """Whether the row of every ticket has been written by now, or never will be."""
-        return item.ticket_at_ms + 2 * write.JOIN_DEADLINE_MS < self.now.earliest_ms
+        last_ms = item.ticket_at_ms + write.MINTED_TOGETHER_MS
+        return last_ms + 2 * write.JOIN_DEADLINE_MS < self.now.earliest_ms
 
     def _held_with(self, item: LockItem | None, fencing_token: int) -> Holder | None:
         holder = item.holder(self.claim.owner) if item is not None else None

@@ -27,6 +27,8 @@ from ticketlock.wire._requests import TransactWrite, Write, either, every
 from ticketlock.wire._table_time import Moment
 
 JOIN_DEADLINE_MS = 1_000
+MINTED_TOGETHER_MS = 1_000
+"""The time of the last ticket may be so much earlier than the last ticket."""
 _DAY_S = 24 * 3_600
 _LOCK_ITEM_OUTLIVES_ITS_USE_S = 28 * _DAY_S
 
@@ -144,10 +146,11 @@ def mint_ticket(claim: Claim, now: Moment, seen: LockItem | None = None) -> Writ
     It requires that its owner is not a holder yet: a release may have granted it the lock, and then its row is gone.
 
     The time of the last ticket, by which a healing grant judges whether all rows are there, only moves forward: a late
-    copy is refused. A sender whose bounds of the time are lower than another's leaves the other's time.
+    copy is refused. Who has just read a time of this second, or a later one of another's bounds, leaves it, and is not
+    refused because others mint at the same time.
     """
     permits = numbering(claim, seen)
-    is_latest = seen is None or seen.ticket_at_ms <= now.latest_ms
+    is_latest = seen is None or seen.ticket_at_ms < now.latest_ms - MINTED_TOGETHER_MS
     changes = [
         *CREATION,
         *permits.changes,
