@@ -62,8 +62,9 @@ def exact_engine_names() -> list[str]:
 
 
 def engine_names_but_moto() -> list[str]:
-    """Moto has not DynamoDB's limits: it evaluates no hundred conditions, reads only 25 items together, and accepts
-    items of 405,000 bytes. It is slow where many orders are enumerated: it copies a whole table at each transaction.
+    """Moto has not DynamoDB's limits: it evaluates no hundred conditions, reads only 25 items together, accepts items
+    of 405,000 bytes, and recognises no token of a transaction. It is slow where many orders are enumerated: it copies a
+    whole table at each transaction.
     """
     return [name for name in engine_names() if name != "moto"]
 

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
-from kit.engines import Engine, exact_engine_names, first_on, table_of_its_own
+from kit.engines import Engine, engine_names_but_moto, exact_engine_names, first_on, table_of_its_own
 from kit.world import LEASE_MS, Process, World
 from locks.waiting_line import MARGIN_MS, Held, Queued, counts, holds, item_of, waits
 
@@ -318,6 +318,24 @@ def test_who_mints_within_a_second_of_the_last_ticket_is_not_refused_because_ano
     assert mint_at(alice, seen.ticket_at_ms + ms + 1, None)
     assert mint_at(bob, seen.ticket_at_ms + ms, seen) is is_applied
     assert item_of(bob, lock).ticket_at_ms == seen.ticket_at_ms + ms + 1
+
+
+@pytest.mark.parametrize("engine", engine_names_but_moto(), indirect=True)
+def test_a_second_withdrawal_of_a_ticket_whose_row_a_late_copy_has_written_again_lowers_no_count(
+    alice: Process, bob: Process, carol: Process, lock: LockName
+) -> None:
+    """Found by a random schedule: the first one was interrupted before its answer came."""
+    holds(alice, lock)
+    waits(alice, lock)
+    claim = bob.claim(lock)
+    ticket = bob.queued(claim).place.ticket
+    assert bob.table.withdraw(claim, ticket) is None
+    late = bob.table.contend(claim, lambda me: me.send(put_row(claim, ticket, me.now.local_ms, me.now)))
+    assert late.applied
+    alice.world.advance(5_000)
+    assert carol.table.withdraw(claim, ticket) is None
+    assert item_of(alice, lock).waiting == 1
+    alice.client.delete_item(TableName=alice.world.engine.table_name, Key=row_key(lock, ticket))
 
 
 def test_a_process_whose_bounds_of_the_time_are_lower_mints_a_ticket_and_leaves_the_later_time(

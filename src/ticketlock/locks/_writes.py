@@ -276,10 +276,17 @@ def delete_stale_row(lock: LockName, row: Row) -> Write:
 
 
 def withdraw(claim: Claim, ticket: int, now: Moment) -> TransactWrite:
-    """Leave the queue: delete the row and lower the count, unless the ticket is void or was granted since."""
+    """Leave the queue: delete the row and lower the count, unless the ticket is void or was granted since.
+
+    Once for each ticket, whoever asks and however often: between two withdrawals a late copy of the request that wrote
+    the row may write it again, and the second one would lower the count again. So all of them are one transaction to
+    the service, to the last parameter, and it does not postpone the time to live.
+    """
     condition = every(only_if.A_WAITER_IS_COUNTED, only_if.MY_TICKET_IS_NOT_VOID, only_if.NOT_A_HOLDER_YET)
-    count = on_the_lock(claim, now, ["waiting = waiting - :one"], condition, {":ticket": number(ticket)})
-    return TransactWrite((count, delete_my_row(claim, ticket)))
+    values = {":ticket": number(ticket)}
+    count = on_the_lock(claim, now, ["waiting = waiting - :one"], condition, values, expiry=None)
+    once = f"withdraw\0{claim.lock.namespace}\0{claim.lock.entity}\0{claim.owner}\0{ticket}"
+    return TransactWrite((count, delete_my_row(claim, ticket)), once=once)
 
 
 def renew(claim: Claim, fencing_token: int, now: Moment, at_least_until_ms: int = 0) -> Write:
@@ -445,20 +452,21 @@ def on_the_lock(
     *,
     removed: Collection[str] = (),
     names: Mapping[str, str] | None = None,
-    expiry: str = LOCK_EXPIRES,
+    expiry: str | None = LOCK_EXPIRES,
     returns: Literal["NONE", "ALL_OLD", "ALL_NEW"] = "NONE",
 ) -> Write:
     """An update of the lock item.
 
     Args:
-        changes, expiry, removed: the clauses of its ``SET`` and of its ``REMOVE``.
+        changes, expiry, removed: the clauses of its ``SET`` and of its ``REMOVE``; without ``expiry`` it does not
+            postpone the time to live.
         values, names: the placeholders that only this update uses.
     """
     mine = {"#me": holder_attribute(claim.owner), "#my_token": token_attribute(claim.owner)}
     return Write(
         "Update",
         lock_key(claim.lock),
-        update=f"SET {', '.join([*changes, expiry])}" + (f" REMOVE {', '.join(removed)}" if removed else ""),
+        update=f"SET {', '.join(filter(None, [*changes, expiry]))}" + (f" REMOVE {', '.join(removed)}" if removed else ""),
         condition=condition,
         names={"#format": "format", "#data": "data", "#shared": "shared", **mine, **(names or {})},
         values={**_lock_values(claim, now), **(values or {})},

@@ -5,6 +5,7 @@ answer carries table time. A reply says *applied* or *refused*. If the driver co
 request, it throws ``OutcomeUnknown`` into the protocol; it never folds it into the other two.
 """
 
+import hashlib
 import math
 import re
 from abc import ABC, abstractmethod
@@ -25,6 +26,8 @@ _OR = re.compile(r"\bor\b", re.IGNORECASE)
 # (https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv.html). One minute is for clocks.
 TOKEN_IS_SAFE_FOR_MS = 240_000
 """For how long after the first attempt a transaction may be sent again under its token."""
+
+_TOKEN_LENGTH = 36
 
 Operation = Literal["Update", "Put", "Delete", "ConditionCheck"]
 
@@ -209,6 +212,8 @@ class TransactWrite(Patient):
         writes: ours.
         given: a caller's own writes, after ours, in the format of TransactWriteItems.
         token: the client request token, the same in all attempts; None for one that the driver generates.
+        once: what it does, in words that no other transaction on the table has: asked for again, within ten minutes and
+            by any process, it is not applied again. None if it is another one each time.
         patience_ms: for how long to retry at most; None for as long as the driver does.
     """
 
@@ -218,6 +223,7 @@ class TransactWrite(Patient):
     writes: tuple[Write, ...]
     given: tuple[Mapping[str, Any], ...] = ()
     token: str | None = None
+    once: str | None = None
     patience_ms: int | None = None
 
     def tables(self, table: str) -> tuple[str, ...]:
@@ -228,7 +234,10 @@ class TransactWrite(Patient):
     def calls(self, table: str, identity: str) -> Actions[Any]:
         """The transaction."""
         ours: list[Mapping[str, Any]] = [{write.operation: write.parameters(table)} for write in self.writes]
-        return (yield transact_write_call([*ours, *self.given], self.token or identity))
+        token = self.token or identity
+        if self.once is not None:
+            token = hashlib.sha256(f"{table}\0{self.once}".encode()).hexdigest()[:_TOKEN_LENGTH]
+        return (yield transact_write_call([*ours, *self.given], token))
 
     def last_start_ms(self) -> int | None:
         """The earliest limit of its writes."""
