@@ -2,10 +2,9 @@
 
 import ast
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from textwrap import fill
 
 _TESTS = Path(__file__).parents[2] / "tests"
 
@@ -122,30 +121,3 @@ def _has_always(within: ast.AST) -> bool:
     return any(
         isinstance(node, ast.Attribute) and ast.unparse(node) == "pytest.mark.always" for node in ast.walk(within)
     )
-
-
-def tests_of_each() -> str:
-    """One line for each promise: its name, and links to the files of its tests.
-
-    Raises:
-        ValueError: a test names a promise that is not there.
-    """
-    files: dict[str, dict[str, None]] = defaultdict(dict)
-    for each in shown():
-        files[each.promise][each.path] = None
-    unknown = files.keys() - {promise for group in PROMISES.values() for promise in group}
-    if unknown:
-        raise ValueError(f"{sorted(unknown)} are no promises: {sorted(files[unknown.pop()])}")
-    lines = []
-    for group, promises in PROMISES.items():
-        lines += [f"**{group}**", "", *(_line(name, files[name]) for name in promises), ""]
-    return "\n".join(lines[:-1])
-
-
-def _line(promise: str, paths: Iterable[str]) -> str:
-    line = f"- {promise}: {', '.join(map(_link, paths))}"
-    return fill(line, 120, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
-
-
-def _link(path: str) -> str:
-    return f"[{path.removesuffix('.py').replace('/test_', '/')}](../tests/{path})"

@@ -7,13 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import boto3
 from ticketlock_cdk.units import access
 
 from ticketlock import errors as of_ticketlock
 from ticketlock.units import Isolation, Swept, Units
-from ticketlock.units._client import METHODS_IN_PLACE_OF
-from ticketlock.units._client_parameters import IN_PLACE_OF, KEYS, OPERATIONS, STRUCTURES
 from ticketlock.units._provision import UNITS_TABLE
 from ticketlock.units._rows import OPEN
 from ticketlock.wire._actions import TIME_TO_LIVE
@@ -152,23 +149,19 @@ def swept() -> str:
 
 def stored() -> str:
     """The rows of the units table, from the stored examples that every version must read."""
-    seen: dict[str, set[str]] = {kind: set() for kind in _ROWS}
-    for path in sorted(_STORED.glob("*.json")):
-        for row in json.loads(path.read_text())["tables"].get("units", ()):
-            seen[_kind(row)] |= set(row) - {"unit", "row", "format", TIME_TO_LIVE}
-    assert all(seen[kind] or kind in ("owned", "ended") for kind in _ROWS), f"no example has such a row: {seen}"
+    seen = {
+        _kind(row)
+        for path in sorted(_STORED.glob("*.json"))
+        for row in json.loads(path.read_text())["tables"].get("units", ())
+    }
+    assert _ROWS.keys() - seen <= {"owned", "ended"}, f"no example has such a row: {_ROWS.keys() - seen}"
     return _table(
         "`row`",
         "what it holds",
-        "attributes",
         "deleted",
         rows={
-            f"`{kind}{'...' * kind.endswith('#')}`" if kind != "owned" else "a unit's id": (
-                what,
-                ", ".join(f"`{each}`" for each in sorted(seen[kind])),
-                until,
-            )
-            for kind, (what, until) in _ROWS.items()
+            f"`{kind}{'...' * kind.endswith('#')}`" if kind != "owned" else "a unit's id": told
+            for kind, told in _ROWS.items()
         },
     )
 
@@ -189,38 +182,6 @@ def permissions() -> str:
 def _on_the_index(role: str) -> str:
     actions = _ON_THE_INDEX.get(role)
     return "" if actions is None else f"; on its `index/{OPEN}` {_actions(actions)}"
-
-
-def missing_of_the_client() -> str:
-    """What boto3's client has and a unit's does not, and what to use."""
-    model: Any = boto3.client("dynamodb", region_name="us-east-1").meta.service_model
-    without: dict[str, list[str]] = {}
-    for shape in (*OPERATIONS, *STRUCTURES):
-        found = _members(model, shape.name) - {*shape.required, *shape.optional}
-        for name in sorted(found):
-            without.setdefault(name, []).append("batch_get_item" if shape is KEYS else shape.name)
-    rows = {
-        f"`{name}` of {', '.join(f'`{each}`' for each in sorted(without[name]))}": (_as_code(told),)
-        for name, told in IN_PLACE_OF.items()
-    }
-    rows |= {
-        '`ReturnConsumedCapacity="INDEXES"`': ("`TOTAL`",),
-        '`ReturnItemCollectionMetrics="SIZE"`': ("nothing: the sizes are not known before the commit",),
-    }
-    rows |= {f"`{name}`": (_as_code(told),) for name, told in METHODS_IN_PLACE_OF.items()}
-    rows["paginators but that of `query`, waiters, `meta`, methods about tables and accounts"] = ("a plain client",)
-    return _table("boto3's client has", "in its place", rows=rows)
-
-
-def _members(model: Any, name: str) -> set[str]:
-    if name in model.shape_names:
-        return set(model.shape_for(name).members)
-    operation = "".join(part.capitalize() for part in name.split("_"))
-    return set(model.operation_model(operation).input_shape.members)
-
-
-def _as_code(told: str) -> str:
-    return re.sub(r"[A-Z]\w+Expression|\bunits\.\w+(\(.*\))?|\w+_\w+|\bquery\b", r"`\g<0>`", told)
 
 
 def creation() -> str:

@@ -187,6 +187,14 @@ def test_what_a_page_names_is_there(page: str, functions: frozenset[str]) -> Non
     assert set(re.findall(r"`make ([\w-]+)", prose)) - COMMANDS == set(), "no target of the Makefile"
 
 
+def test_each_promise_is_in_the_page_and_tests_show_no_other() -> None:
+    names = {name for group in promises.PROMISES.values() for name in group}
+    page = text("docs/guarantees.md")
+    told = " ".join(re.findall(r"^#+ .*$|\*\*[^*]+\*\*", page, re.MULTILINE)).lower()
+    assert {name for name in names if name.lower() not in " ".join(told.split())} == set()
+    assert {each.promise for each in promises.shown()} - names == set()
+
+
 def test_make_test_asks_every_promise() -> None:
     asked = {each.promise for each in promises.shown() if each.in_make_test}
     missing = {name for group in promises.PROMISES.values() for name in group} - asked

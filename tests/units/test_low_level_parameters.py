@@ -163,7 +163,6 @@ def test_two_writes_of_one_item_in_one_call_are_refused(client: UnitClient, at: 
 
 
 def test_each_parameter_of_the_api_is_taken_or_refused_with_what_to_use_in_its_place() -> None:
-    """``docs/units.md`` has a table of these."""
     model: Any = boto3.client("dynamodb").meta.service_model
     of_api = {each.name: set(model.shape_for(each.name).members) for each in STRUCTURES}
     for each in OPERATIONS:
