@@ -1,4 +1,4 @@
-"""The tables of docs/python.md that repeat the code: settings, the record wait, errors and permissions."""
+"""The tables of docs/python.md that repeat the code: settings, the record wait and errors."""
 
 import inspect
 import json
@@ -9,7 +9,6 @@ from typing import Any
 
 import click
 from ticketlock_cdk import TicketLock
-from ticketlock_cdk.lock import grants
 
 import ticketlock
 from ticketlock import LockClient, aio
@@ -92,24 +91,6 @@ def errors() -> str:
         )
         for name, error in ordered
     )
-
-
-def permissions() -> str:
-    """The statement that lets a client use the locks of a table."""
-    actions = ", ".join(json.dumps(each) for each in grants._USE)
-    lines = [
-        "```json",
-        "{",
-        '  "Effect": "Allow",',
-        *fill(f'"Action": [{actions}],', 100, initial_indent="  ", subsequent_indent="    ").splitlines(),
-        '  "Resource": "arn:aws:dynamodb:eu-west-1:123456789012:table/locks",',
-        '  "Condition": {',
-        ",\n".join(f"    {json.dumps(each)}: {json.dumps(test)}" for each, test in grants._LOCKS_ONLY.items()),
-        "  }",
-        "}",
-        "```",
-    ]
-    return "\n".join(lines)
 
 
 def _arguments(call: Callable[..., Any], leave_out: Sequence[str] = ()) -> str:

@@ -1,4 +1,4 @@
-"""The tables of docs/units.md that repeat the code."""
+"""The tables of docs/units.md that repeat the code, and that of permissions in docs/operations.md."""
 
 import inspect
 import json
@@ -86,14 +86,21 @@ _ROWS = {
     "part#": ("where a `sweep` stopped", "at its end, or after a day"),
 }
 
+_OPERATORS_RECORDS = tuple(each for each in access.RUN_UNITS if each != "dynamodb:DescribeTable")
+_OPERATORS_ITEMS = tuple(
+    f"dynamodb:{each}"
+    for each in ("BatchGetItem", "DeleteItem", "DescribeTable", "GetItem", "PutItem", "Scan", "UpdateItem")
+)
 _ROLES = {
     "runs units": (access.RUN_UNITS, access.RUN_UNITS),
     "only reads, outside units": (access.READ_BESIDE_UNITS, access.READ_BESIDE_UNITS),
     "sweeps": (access.SWEEP_RECORDS, access.FINISH_ITEMS),
     "calls `units.end_owner`": (access.ROLL_BACK_SAVED, ()),
     "lists open units": (("dynamodb:BatchGetItem", "dynamodb:GetItem"), ()),
+    "is `ticketlock units`": (_OPERATORS_RECORDS, _OPERATORS_ITEMS),
 }
-_ON_THE_INDEX = {"sweeps": access.LIST_OPEN_UNITS, "lists open units": access.LIST_OPEN_UNITS}
+_LISTING = ("sweeps", "lists open units", "is `ticketlock units`")
+_ON_THE_INDEX = dict.fromkeys(_LISTING, access.LIST_OPEN_UNITS)
 
 
 def levels() -> str:

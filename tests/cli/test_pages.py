@@ -18,7 +18,7 @@ import yaml  # type: ignore[import-untyped]  # ships no types
 from cli.left_units import AGO_S, left, left_insert
 from click.testing import CliRunner
 from kit.command import Command
-from kit.pages import blocks, text
+from kit.pages import blocks, rows
 from kit.units import Books, Party
 from ticketlock_cdk.lock import grants
 from ticketlock_local.cloud.deploy import client_arguments
@@ -208,10 +208,8 @@ def test_the_steps_of_the_job_run_in_sequence(here: dict[str, str], folder: Path
 
 def test_the_permissions_for_units_are_what_is_used(books: Books) -> None:
     """Except the actions that no unit here needs: of corrections, of a unit that has own rows."""
-    _, _, section = text(PAGE).partition("\n### Permissions\n")
-    of_units, of_yours = (
-        set(re.findall(r"`dynamodb:(\w+)`", each)) for each in section.partition("\n#")[0].split("\n- ")[1:]
-    )
+    (row,) = [row for row in rows("docs/operations.md", "Permissions") if "`ticketlock units`" in row[0]]
+    of_units, of_yours = (set(re.findall(r"`([A-Z]\w+)`", each)) for each in row[1:])
     boss, records = Party(books, None), UnitRecords("units")
     settled, forced = left(books, ["ann"], is_committed=True, ago_s=AGO_S), left(books, ["ben"])
     boss.units.open_units()
