@@ -1,4 +1,4 @@
-"""The tables of docs/python.md that repeat the code: settings, the record wait and errors."""
+"""The tables of docs/python.md that repeat the code: settings and errors."""
 
 import inspect
 import json
@@ -7,14 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 from textwrap import fill
 from typing import Any
 
-import click
-from ticketlock_cdk import TicketLock
 
-import ticketlock
 from ticketlock import LockClient, aio
 from ticketlock import errors as of_ticketlock
-from ticketlock.cli import _commands, _exits
-from ticketlock.workflow._turn import _FIELDS
 
 # What a docstring leaves to the page.
 _BOUNDS = {
@@ -52,30 +47,6 @@ def arguments() -> str:
     assert all(_defaults(LockClient.acquire)[name] is None for name in _OF_THE_CLIENT)
     first = f"- {_code(_OF_THE_CLIENT)}: by default the client's."
     return f"{first}\n{_arguments(LockClient.acquire, leave_out=_OF_THE_CLIENT)}"
-
-
-def record_wait() -> str:
-    """The record wait's spelling and default in the three interfaces, and how it ends."""
-    run, acquire = (_option(name, "wait") for name in ("run", "acquire"))
-    assert (run.opts, run.default) == (acquire.opts, acquire.default)
-    assert "recordWaitSeconds" in _FIELDS
-    deployed, client = _defaults(TicketLock.__init__)["default_record_wait"], _defaults(LockClient)["record_wait"]
-    ends = ticketlock.RecordWaitExceeded.__name__
-    return _table(
-        ("", "workflows", "Python", "command"),
-        [
-            ("spelling", "`recordWaitSeconds`; `record_wait=` of `lock.serialize`", "`record_wait`", _code(run.opts)),
-            ("default", f"`{json.dumps(deployed)}`", f"{client:g} s", f"{run.default:g} s"),
-            ("not at all", "`0`", "`0`, or `try_acquire`", "`0`, or `--no-wait`"),
-            ("for ever", '`"Infinity"`', "`math.inf`", "`forever`"),
-            (
-                "at its end",
-                f"fails with `{ends}`",
-                f"`{ends}`; `try_acquire`: `None`",
-                f"exit code {_exits.WAIT_IS_OVER}",
-            ),
-        ],
-    )
 
 
 def errors() -> str:
@@ -118,12 +89,6 @@ def _defaults(call: Callable[..., Any]) -> dict[str, Any]:
     return {each.name: each.default for each in parameters if each.kind is each.KEYWORD_ONLY}
 
 
-def _option(command: str, name: str) -> click.Option:
-    (found,) = (each for each in _commands._ticketlock.commands[command].params if each.name == name)
-    assert isinstance(found, click.Option)
-    return found
-
-
 def _summary(error: type) -> str:
     return _markdown((inspect.getdoc(error) or "").partition("\n\n")[0])
 
@@ -149,10 +114,3 @@ def _list(rows: Iterable[tuple[str, str, str]]) -> str:
     """Names, a remark on each in brackets, and what they mean."""
     lines = (f"- {_code(names.split(', '))}{f' ({remark})' if remark else ''}: {text}." for names, remark, text in rows)
     return "\n".join(fill(line, 120, subsequent_indent="  ", break_on_hyphens=False) for line in lines)
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("|" + "|".join(f" {cell} " if cell else " " for cell in line) + "|" for line in lines).replace(
-        " --- ", "---"
-    )
