@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Sequence
 from textwrap import fill
 from typing import Any
 
-
 from ticketlock import LockClient, aio
 from ticketlock import errors as of_ticketlock
 

@@ -51,7 +51,7 @@ class TicketLock(LockMetrics, Construct):
 
     Args:
         table: an existing table with the string keys ``pk`` and ``sk`` and time to live on ``expiresAt``, as a
-            construct, by its name or by its ARN; a new one otherwise. The keys and the time to live of a table by
+            construct, name or ARN; a new one otherwise. The keys and the time to live of a table by
             name or ARN, and of an imported table, cannot be checked here.
         lease: how long a grant lasts without renewal: whole, even seconds, 10 to 604,800; renewed at its half-life.
         poll: the longest sleep of the front waiter: whole seconds, at least 1, at most half the lease.
@@ -60,8 +60,8 @@ class TicketLock(LockMetrics, Construct):
             100. A deployment may change it: from then on each lock of such executions has the new number. Executions
             that set another number than their lock's fail with ``PermitsMismatch``, unless an operator has set a limit.
         hand_over: how a waiter learns that its turn may have come: it is woken (callback), or it polls.
-        heartbeat: False for work that always ends within the lease: no renewal, two transitions fewer, and the work
-            fails if it takes longer than ``work_timeout``.
+        heartbeat: False for work that always ends within the lease, or fails after ``work_timeout``: no renewal. It
+            makes two transitions fewer.
         work_timeout: without heartbeat, how long the work may take: whole seconds, at most three quarters of the lease
             less 5 seconds, which is the default. A function's own timeout should not be longer.
         polls_an_execution: after so many polls another execution continues a wait: with callback 2 to 450, which is
@@ -84,14 +84,14 @@ class TicketLock(LockMetrics, Construct):
         memory_size: the functions' memory, in MB: 256 to 10,240. More is faster, and costs more.
         architecture: that of the functions' processors.
         snap_start: start all functions except the clean-up's from snapshots, which Lambda bills.
-        clean_up_concurrency: how many clean-ups run at once: 1 to 1,000, reserved from the account's concurrency, so
-            that a mass failure takes none from heartbeats. Ten handle some 300 clean-ups a second, if these find
+        clean_up_concurrency: how many clean-ups run at once: 1 to 1,000, reserved from the account's concurrency. So a
+            mass failure takes none from heartbeats. Ten handle some 300 clean-ups a second, if these find
             nothing to do. None for no limit and no reservation: Lambda refuses one that leaves less than 100 to other
             functions, and a new account may have less than that in all.
         dashboard: make a CloudWatch dashboard.
         alarms: make CloudWatch alarms.
         alarm_thresholds: when the alarms fire.
-        alarm_actions: what the alarms do when they fire; SNS topics are notified when they are over, too.
+        alarm_actions: what the alarms do when they fire. SNS topics are notified when they are over, too.
         alarm_topic: an SNS topic that the alarms notify, when they fire and when they are over.
 
     Raises:

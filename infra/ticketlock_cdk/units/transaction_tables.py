@@ -52,8 +52,8 @@ class TransactionTables(UnitsMetrics, Construct):
         data_tables: your tables, whose items units write: as constructs, by name or by ARN. The sweeper may finish
             items of these, and of those that ``grant_units`` names. If a table by name or ARN has a KMS key of yours,
             the construct does not know it: grant the sweeper's function to use the key.
-        sweep_every: how often the sweeper runs, and so how long plain readers may see an old value after a process was
-            killed: whole minutes, from 1 minute to 1 day. A pass takes at most that long, and at most 15 minutes; the
+        sweep_every: how often the sweeper runs, and how long plain readers may see an old value after a process was
+            killed: whole minutes, 1 minute to 1 day. A pass takes at most that long, and at most 15 minutes; the
             next one continues it.
         removal_policy: what happens to a new table, the logs and the dead letters when they are removed from the stack.
             By default they stay, and if the deployment that makes them is rolled back, all but the table are deleted
@@ -66,9 +66,9 @@ class TransactionTables(UnitsMetrics, Construct):
         security_groups: those of the functions; by default a new one without inbound rules.
         memory_size: the functions' memory, in MB: 256 to 10,240.
         architecture: that of their processor.
-        reserve_concurrency: whether to reserve one concurrent invocation for the sweeper, so that no two passes run at
-            once, which would do no harm, and five for the function that ``attach`` adds, so that a mass failure takes
-            no more from other functions. Lambda refuses a reservation that leaves less than 100 to these.
+        reserve_concurrency: reserve one concurrent invocation for the sweeper, and five for the function that
+            ``attach`` adds. So no two passes run at once, which would do no harm, and a mass failure takes no more from
+            other functions. Lambda refuses a reservation that leaves less than 100 to these.
         dashboard: make a CloudWatch dashboard.
         alarms: make CloudWatch alarms.
         alarm_thresholds: when the alarms fire.
