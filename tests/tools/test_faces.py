@@ -1,7 +1,5 @@
 """What `make faces` generates: the methods for tasks that differ from those for threads in `await` alone."""
 
-import pytest
-from ticketlock_local.errors import LocalCloudError
 from ticketlock_local.faces import BY_HAND, GENERATED, generated
 
 THREADS = '''
@@ -66,13 +64,3 @@ class Units:
         """Wait."""
 '''
     )
-
-
-def test_what_is_generated_already_stays_as_it_is() -> None:
-    once = generated(TASKS, THREADS, "Units")
-    assert generated(once, THREADS, "Units") == once
-
-
-def test_a_method_that_threads_do_not_have_is_refused_by_name() -> None:
-    with pytest.raises(LocalCloudError, match="no method 'begin'"):
-        generated(TASKS, THREADS.replace("begin", "start"), "Units")
