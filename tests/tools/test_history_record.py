@@ -45,15 +45,6 @@ def told(path: Path) -> list[Event]:
     return Seen(path).events()
 
 
-def test_what_is_being_written_is_read_when_it_is_there(path: Path) -> None:
-    first, second = (event.line() for event in line(1)[:2])
-    seen = Seen(path)
-    path.write_text(first + second[:10])
-    assert len(seen.events()) == 1
-    path.write_text(first + second)
-    assert seen.events() == line(1)[:2]
-
-
 def test_many_writers_of_one_file_lose_nothing(path: Path) -> None:
     def work(name: str) -> None:
         recorder = Recorder(path, name)

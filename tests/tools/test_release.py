@@ -3,13 +3,11 @@
 import json
 import os
 import sys
-import zipfile
 from pathlib import Path
 
 import pytest
 from ticketlock_local.errors import ReleaseError
 from ticketlock_local.release import sbom
-from ticketlock_local.release.build import pack
 from ticketlock_local.release.checks import check_package, check_site, check_template
 from ticketlock_local.release.commit import Commit, checked_out, git, write_files
 from ticketlock_local.release.tag import PROOF, check_tag
@@ -81,21 +79,6 @@ def test_a_release_gets_the_files_of_the_commit_alone(proven: Path, tmp_path: Pa
     (proven / "two.py").write_text("2")
     with pytest.raises(ReleaseError, match=r"not committed:\n\?\? two\.py$"):
         checked_out(proven)
-
-
-def test_equal_files_give_equal_archives_whatever_their_times_modes_and_order(tmp_path: Path) -> None:
-    for place, names, mode in (("here", ("b.py", "a/c.py"), 0o600), ("there", ("a/c.py", "b.py"), 0o755)):
-        for name in names:
-            path = tmp_path / place / "code" / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(name)
-            path.chmod(mode)
-            os.utime(path, (mode * 1_000_000, mode * 1_000_000))
-        pack(tmp_path / place / "code", tmp_path / place / "code-1.zip", time_s=TIME_S)
-    here, there = ((tmp_path / place / "code-1.zip").read_bytes() for place in ("here", "there"))
-    assert here == there
-    members = zipfile.ZipFile(tmp_path / "here" / "code-1.zip").infolist()
-    assert [each.filename for each in members] == ["code-1/a/c.py", "code-1/b.py"]
 
 
 def test_the_sbom_has_each_package_of_the_functions_with_its_hash_and_each_requirement() -> None:
