@@ -7,8 +7,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
-from kit.lock_model import Acquisition, History, Outcome, Standing, Update
+from kit.lock_model import History, Update
 from ticketlock_local.demo.executions import Execution
+from ticketlock_local.demo.promises import Acquisition, Outcome, Standing
 
 from ticketlock.wire._driver import SystemClocks
 

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from kit import lock_model as model
 from kit.invariants import Broken, counts
+from ticketlock_local.demo.promises import Acquisition, by_entity, fencing
 
 from ticketlock.locks._items import LockItem, Row, is_lock_item
 from ticketlock.wire._actions import Item
@@ -71,8 +71,8 @@ def _row(item: Item) -> Row:
         raise Broken(f"counts: a row without {missing}: {item}") from missing
 
 
-def tokens_grow(acquisitions: Iterable[model.Acquisition]) -> None:
+def tokens_grow(acquisitions: Iterable[Acquisition]) -> None:
     """Of two grants of a lock, one that was requested after the other was received has the greater token."""
-    for of_one_lock in model.by_entity(acquisitions).values():
-        for failure in model.fencing(of_one_lock):
+    for of_one_lock in by_entity(acquisitions).values():
+        for failure in fencing(of_one_lock):
             raise Broken(failure)

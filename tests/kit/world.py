@@ -13,8 +13,8 @@ from typing import Any, Generic, TypeVar
 
 from botocore.exceptions import ReadTimeoutError
 from kit.engines import Engine
-from kit.lock_model import Acquisition
 from kit.promises import counts_are_kept, stored, tokens_grow
+from ticketlock_local.demo.promises import Acquisition
 
 from ticketlock import Claim, Grant, LockName, LockTable, Position
 from ticketlock.errors import TableError

@@ -19,12 +19,13 @@ from kit.crowd import Crowd, holding, waiting
 from kit.engines import create_table
 from kit.kept import Kept
 from kit.lock_history import operations, outcome
-from kit.lock_model import by_entity, judge, overtakings
+from kit.lock_model import judge
 from kit.programs import Programs, Shared
 from rich.console import Console
 from rich.table import Table
 from ticketlock_local.cloud.deploy import client_arguments, client_environment
 from ticketlock_local.demo.checks import Verdict
+from ticketlock_local.demo.promises import overtakings
 from ticketlock_local.engines.emulator import Emulator
 
 from ticketlock.wire._sdk import make_client
@@ -89,7 +90,6 @@ def counts(kept: Kept, done: Done, verdict: Verdict) -> dict[str, str]:
     """What happened, and how often."""
     events = kept.events()
     recorded = operations(events)
-    acquisitions = kept.read().acquisitions
     outcomes = Counter((each[0].action, outcome(each)) for each in recorded)
     return {
         "processes": f"{len({event.process for event in events})}",
@@ -102,9 +102,7 @@ def counts(kept: Kept, done: Done, verdict: Verdict) -> dict[str, str]:
         "updates": f"{outcomes['update', 'applied']:,}",
         "updates refused by the fence": f"{outcomes['update', 'refused']:,}",
         "operations with an unknown outcome": f"{sum(outcome(each) == 'unknown' for each in recorded):,}",
-        "grants before one of an earlier ticket": (
-            f"{sum(overtakings(alone).total() for alone in by_entity(acquisitions).values()):,}"
-        ),
+        "grants before one of an earlier ticket": f"{overtakings(kept.read().acquisitions).total():,}",
         "slips, which the order allows": f"{len(verdict.slips)}",
         "failures": f"{len(verdict.failures)}",
     }

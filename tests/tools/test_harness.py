@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
 import boto3
 import pytest
 from botocore.exceptions import ClientError
-from kit.in_a_loop import Loop
 from kit.interpreter.harness import StepFunctions, Work
 from kit.interpreter.lambda_server import Function, Twice, function_arn
 from ticketlock_local.engines.emulator import Emulator
@@ -71,26 +68,12 @@ def work_beside_beat(timeout: int = TIMEOUT_S) -> dict[str, Any]:
     )
 
 
-def no_beat(event: Any, context: Any) -> None:
-    """A beat that is never answered."""
-
-
 OpenEngine = Callable[..., AbstractContextManager[StepFunctions]]
 
 
 @pytest.fixture
 def open_engine(emulator: Emulator) -> OpenEngine:
     return lambda **functions: StepFunctions(functions, dynamodb_endpoint=emulator.endpoint)
-
-
-@pytest.fixture(autouse=True)
-def _nothing_is_left_behind() -> Iterator[None]:
-    before = set(threading.enumerate())
-    yield
-    left = set(threading.enumerate()) - before
-    for thread in left:
-        thread.join(5)
-    assert not [thread for thread in left if thread.is_alive()]
 
 
 @pytest.mark.parametrize(("mode", "reply"), [("no", 1), ("second reply", 2), ("first reply", 1)])
@@ -104,12 +87,6 @@ def test_a_function_can_run_twice_for_one_event(open_engine: OpenEngine, mode: T
     with open_engine(work=Function(work, twice=mode)) as engine:
         assert engine.machine("m", single(task("work"))).run("e", {"k": 1}).output == reply
     assert runs == [{"k": 1}] * (1 if mode == "no" else 2)
-
-
-def test_a_missing_function_is_named(open_engine: OpenEngine) -> None:
-    with open_engine() as engine:
-        outcome = engine.machine("m", single(task("work"))).run("e", {})
-    assert outcome.error == "Lambda.ResourceNotFoundException"
 
 
 def test_every_beat_has_a_new_token_and_the_old_one_has_timed_out(open_engine: OpenEngine) -> None:
@@ -153,24 +130,6 @@ def test_a_failure_sent_by_a_beat_stops_the_work_beside_it(open_engine: OpenEngi
     assert (outcome.status, outcome.error, outcome.cause) == ("FAILED", "Lost", "it ended")
 
 
-@pytest.mark.parametrize("is_stopped", [True, False])
-def test_an_execution_ends_when_it_is_stopped_or_at_the_end_of_the_engine(
-    open_engine: OpenEngine, is_stopped: bool
-) -> None:
-    with open_engine(work=Work(), beat=no_beat) as engine:
-        machine = engine.machine("m", work_beside_beat(timeout=60))
-        arn = machine.start("e", {})
-        if is_stopped:
-            machine.wait_until_entered(arn, "Only")
-            machine.stop(arn)
-            assert machine.wait(arn).status == "ABORTED"
-
-
-def test_a_token_that_was_never_given_out_is_refused(open_engine: OpenEngine) -> None:
-    with open_engine() as engine, pytest.raises(ClientError, match="InvalidToken"):
-        engine.client.send_task_success(taskToken="forged", output="{}")
-
-
 def test_a_time_out_of_a_state_in_a_branch_fails_the_parallel_under_its_own_name(open_engine: OpenEngine) -> None:
     work = Work(seconds=60)
     state = {"Type": "Parallel", "Branches": [single(task("work", TimeoutSeconds=1))], "End": True}
@@ -178,27 +137,3 @@ def test_a_time_out_of_a_state_in_a_branch_fails_the_parallel_under_its_own_name
         outcome = engine.machine("m", single(state)).run("e", {})
         work.finish.set()
     assert (outcome.status, outcome.error) == ("FAILED", "States.Timeout")
-
-
-def test_a_handler_that_never_ends_is_reported_and_nothing_else_is_left(emulator: Emulator) -> None:
-    entered, gate = threading.Event(), threading.Event()
-
-    def block(event: Any) -> None:  # noqa: ARG001
-        entered.set()
-        gate.wait()
-
-    blocked = Function(Work(), before=block)
-    engine = StepFunctions({"work": blocked}, dynamodb_endpoint=emulator.endpoint, patience_s=0.5)
-    engine.__enter__()
-    engine.machine("m", single(task("work"))).start("e", {})
-    entered.wait()
-    with pytest.raises(RuntimeError, match="still running: work"):
-        engine.__exit__(None, None, None)
-    assert "AWS_ENDPOINT_URL_LAMBDA" not in os.environ
-    gate.set()
-
-
-@pytest.mark.parametrize("ask", [lambda loop: loop.dynamodb(config={}), lambda loop: loop.do(lambda: None)])
-def test_a_coroutine_in_the_loop_that_would_wait_for_the_loop_fails_at_once(ask: Callable[[Loop], Any]) -> None:
-    with Loop() as loop, pytest.raises(RuntimeError, match="would wait for itself"):
-        loop.do(lambda: ask(loop))

@@ -1,8 +1,6 @@
 """The checker of histories of transactions: serial ones pass, and each anomaly is found by its name."""
 
 from dataclasses import replace
-from math import inf
-from random import Random
 from typing import Any
 
 import pytest
@@ -108,31 +106,6 @@ def test_an_anomaly_is_found_by_its_name_exactly_if_no_order_fits(history: list[
     assert is_strictly_serialisable(history) == (not found)
 
 
-def test_each_of_several_circles_without_a_transaction_in_common_is_named() -> None:
-    halves = [one(f"{key} w", appends={key: 1, key + "2": 1}) for key in KEYS]
-    readers = [one(f"{key} r", reads={key: [1], key + "2": []}) for key in KEYS]
-    assert [anomaly.kind for anomaly in anomalies([*halves, *readers])] == ["G-single"] * 3
-
-
-def test_an_anomaly_names_the_transactions_and_what_they_read() -> None:
-    (found,) = anomalies([one("a", appends={"x": 1, "y": 1}), one("b", reads={"x": [1], "y": []})])
-    assert str(found) == "G-single: b did not see 1 of a in y, b saw 1 of a in x"
-    assert found.transactions == ("b", "a")
-
-
-@pytest.mark.parametrize(
-    ("history", "told"),
-    [
-        ([one("a"), one("a")], "one id"),
-        ([one("a", 2, 1)], "a ends before it begins"),
-        ([one("a", appends={"x": 1}), one("b", appends={"x": 1})], "a and b append 1 to x"),
-    ],
-)
-def test_what_cannot_be_judged_is_refused(history: list[Transaction], told: str) -> None:
-    with pytest.raises(ValueError, match=told):
-        anomalies(history)
-
-
 @st.composite
 def serial(draw: st.DrawFn, most: int = 7) -> list[Transaction]:
     """What transactions see and do that are applied one after the other, each at one moment of its time."""
@@ -197,45 +170,3 @@ def test_what_is_changed_is_refused_exactly_if_no_order_fits(history: list[Trans
     found = anomalies(history)
     event(found[0].kind if found else "as good as before")
     assert (found == []) == is_strictly_serialisable(history), [str(each) for each in found]
-
-
-def test_transactions_without_isolation_show_many_anomalies_and_sometimes_none() -> None:
-    seen: dict[str, int] = {}
-    for seed in range(2_000):
-        found = anomalies(interleaved(Random(seed)))
-        kind = found[0].kind if found else "none"
-        seen[kind] = seen.get(kind, 0) + 1
-    assert seen["none"] > 100
-    assert {"lost update", "G-single", "G2", "G-single in real time"} <= seen.keys()
-
-
-def interleaved(choose: Random) -> list[Transaction]:
-    """Transactions that read and then append, mostly one after the other, without any isolation; none is aborted."""
-    lists: dict[str, list[int]] = {key: [] for key in KEYS}
-    left = {
-        id: [("read", key) for key in choose.sample(KEYS, choose.randrange(3))] + [("append", choose.choice(KEYS))]
-        for id in range(6)
-    }
-    history = {id: one(f"t{id}", begin=inf, end=inf) for id in left}
-    at, id = 0, 0
-    while left:
-        if id not in left or choose.random() < 0.3:
-            id = choose.choice(list(left)[:3])
-        at += 1
-        each = replace(history[id], begin=min(history[id].begin, at), end=at)
-        what, key = left[id].pop(0)
-        if what == "append":
-            lists[key].append(id)
-            each = replace(each, appends={key: id})
-            del left[id]
-        else:
-            each = replace(each, reads={**each.reads, key: list(lists[key])})
-        history[id] = each
-    return [*history.values(), one("last", at + 1, at + 2, reads=lists)]
-
-
-@pytest.mark.parametrize("first", range(4))
-def test_transactions_without_isolation_are_refused_exactly_if_no_order_fits(first: int) -> None:
-    for seed in range(first, 4_000, 4):
-        history = interleaved(Random(seed))
-        assert (anomalies(history) == []) == is_strictly_serialisable(history), seed

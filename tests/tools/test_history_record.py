@@ -4,7 +4,6 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
 from kit.crowd import Crowd
@@ -13,7 +12,6 @@ from kit.kept import Kept
 from kit.lines import ENTITY, line
 from kit.lock_history import Event, Recorder, Seen, history, operations, outcome
 from kit.lock_model import judge
-from kit.picture import drawn
 from kit.places import meanwhile, until
 from kit.places import outcome as outcome_of
 from kit.programs import LEASE_S, Programs, Shared
@@ -47,20 +45,6 @@ def told(path: Path) -> list[Event]:
     return Seen(path).events()
 
 
-def test_an_event_is_read_as_it_was_written(path: Path) -> None:
-    path.write_text("".join(event.line() for event in line(3)))
-    assert told(path) == line(3)
-
-
-def test_what_is_being_written_is_read_when_it_is_there(path: Path) -> None:
-    first, second = (event.line() for event in line(1)[:2])
-    seen = Seen(path)
-    path.write_text(first + second[:10])
-    assert len(seen.events()) == 1
-    path.write_text(first + second)
-    assert seen.events() == line(1)[:2]
-
-
 def test_many_writers_of_one_file_lose_nothing(path: Path) -> None:
     def work(name: str) -> None:
         recorder = Recorder(path, name)
@@ -77,13 +61,6 @@ def test_many_writers_of_one_file_lose_nothing(path: Path) -> None:
     assert {outcome(each) for each in recorded} == {"applied"}
 
 
-def test_an_operation_without_an_answer_is_unknown(path: Path) -> None:
-    Recorder(path, "0").begin("acquire", ENTITY, shared=True, permits=3)
-    (acquisition,) = history(told(path)).acquisitions
-    assert (acquisition.outcome, acquisition.shared, acquisition.permits) == ("unknown", True, 3)
-    assert not acquisition.is_over
-
-
 def test_a_client_records_its_grant_its_hold_and_its_release(
     path: Path, memory: MemoryDynamoDB, clock: ManualClock
 ) -> None:
@@ -97,15 +74,6 @@ def test_a_client_records_its_grant_its_hold_and_its_release(
     assert acquisition.invoked_ms <= acquisition.granted_ms <= acquisition.held_until_ms
     left = {ENTITY: LockTable("locks", client=memory.client, clocks=clock).inspect(client(memory, clock).lock(ENTITY))}
     assert judge(history(told(path)), left).passed
-
-
-def test_a_client_records_that_it_gave_up(path: Path, memory: MemoryDynamoDB, clock: ManualClock) -> None:
-    with client(memory, clock) as locks, client(memory, clock) as others, others.acquire(ENTITY):
-        recorded = RecordedLocks(locks, Recorder(path, "0"))
-        with pytest.raises(RecordWaitExceeded):
-            recorded.acquire(ENTITY, record_wait=0)
-    (acquisition,) = history(told(path)).acquisitions
-    assert (acquisition.outcome, acquisition.is_over) == ("refused", True)
 
 
 def test_a_client_whose_lease_has_ended_records_no_hold_and_a_release_that_was_refused(
@@ -147,12 +115,6 @@ def test_a_wait_records_since_when_its_row_is_in_the_queue_and_without_the_lock_
         assert acquisition.invoked_ms <= standing.from_ms <= acquisition.polled_ms
     else:
         assert {event.kind for event in told(path)[2:]} == {"polls", "refused"}
-
-
-def test_a_history_is_drawn_with_its_processes_and_tokens() -> None:
-    svg = drawn(line(3), "a title", "why").to_svg()
-    texts = {text.text for text in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")}
-    assert {"a title", "why", ENTITY, "0", "1", "2", "…100"} <= texts
 
 
 @pytest.fixture

@@ -6,8 +6,7 @@ import pytest
 from kit.command import Command
 from kit.invariants import Broken
 from kit.places import Emulated, Moved
-from kit.promises import kept_by
-from kit.world import LEASE_MS, Process, World
+from kit.world import Process, World
 
 from ticketlock import LockName
 from ticketlock.locks._items import lock_key, row_key
@@ -44,30 +43,11 @@ def test_a_count_that_is_wrong_is_found(
 
 
 @pytest.mark.usefixtures("held_and_waited_for")
-def test_a_count_of_waiters_may_be_too_high_and_need_not_have_an_expired_row(
-    world: World, alice: Process, lock: LockName, plain_client: Any
-) -> None:
-    update(alice, lock, "SET waiting = :more", {":more": {"N": "7"}})
-    world.keeps_its_promises(plain_client)
-    update(alice, lock, "SET waiting = :none", {":none": {"N": "0"}})
-    world.advance(LEASE_MS + 4_000)
-    world.keeps_its_promises(plain_client)
-
-
-@pytest.mark.usefixtures("held_and_waited_for")
 @pytest.mark.leaves_a_promise_broken("a row is written that says nothing")
 def test_a_row_that_cannot_be_read_is_found(world: World, alice: Process, lock: LockName, plain_client: Any) -> None:
     alice.client.put_item(TableName=world.engine.table_name, Item=row_key(lock, 7))
     with pytest.raises(Broken, match="a row without 'owner'"):
         world.keeps_its_promises(plain_client)
-
-
-@pytest.mark.leaves_a_promise_broken("the test itself says so")
-def test_an_error_that_the_mark_does_not_name_is_no_broken_promise(request: pytest.FixtureRequest) -> None:
-    with kept_by(request):
-        raise Broken("counts: as the mark has it")
-    with pytest.raises(KeyError), kept_by(request):
-        raise KeyError("pk")
 
 
 @pytest.mark.leaves_a_promise_broken("the token is set back behind the lock's back")

@@ -1,6 +1,5 @@
 """`make proof`: its figures are of one commit, and only of a run in which every part has passed."""
 
-import json
 import os
 import subprocess
 import sys
@@ -8,22 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from tables.proof import results
 from tools.proof import passed, run_all
 
 pytestmark = pytest.mark.verify("tests no part of the product")
 
-COMMITS = (
-    "git",
-    "-c",
-    "user.name=Ann",
-    "-c",
-    "user.email=ann@example.com",
-    "commit",
-    "--quiet",
-    "--all",
-    "--message=a",
-)
+COMMITS = ("git", "-c", "user.name=Ann", "-c", "user.email=a@example.com", "commit", "--quiet", "--all", "--message=a")
 PASSES = ("-c", "")
 LEAVES_A_TRACE = ("-c", "open('trace', 'w')")
 CHANGES = "open('searched.py', 'w').write('changed')"
@@ -67,13 +55,10 @@ def test_what_has_passed_is_of_the_commit_of_the_checkout(checkout: Path) -> Non
 
 
 def test_a_checkout_with_changes_that_are_not_committed_is_refused_before_anything_runs(checkout: Path) -> None:
-    for name in ("searched.py", "conftest.py"):
-        (checkout / name).write_text("changed")
+    (checkout / "conftest.py").write_text("changed")
     said = refused(checkout, LEAVES_A_TRACE)
     assert "not committed" in said
-    assert "searched.py" in said
     assert "conftest.py" in said
-    assert "notes" not in said
     assert not (checkout / "trace").exists()
 
 
@@ -95,24 +80,9 @@ def test_a_checkout_that_changes_during_the_run_has_no_figures(checkout: Path, c
     assert why in said
 
 
-def test_a_folder_that_is_no_checkout_is_refused(tmp_path: Path) -> None:
-    assert refused(tmp_path, LEAVES_A_TRACE) != "0"
-    assert not (tmp_path / "trace").exists()
-
-
 def test_tests_that_passed_are_counted_together_and_on_each_engine(tmp_path: Path) -> None:
     (tmp_path / "test_engines.py").write_text(TESTS)
     report = tmp_path / "report.xml"
     words = (sys.executable, "-m", "pytest", "--quiet", "-p", "no:cacheprovider", f"--junit-xml={report}")
     subprocess.run([*words, "test_engines.py"], cwd=tmp_path, check=True, stdout=subprocess.DEVNULL)
     assert passed(report) == {"tests passed": "3", "skipped": "1", "on moto": "1", "on memory": "1"}
-
-
-def test_the_page_has_the_commit_and_the_figures_of_each_part(tmp_path: Path) -> None:
-    file = tmp_path / "proof.json"
-    figures = {"Locks": {"schedules": "2,000", "grants": "9"}, "Units": {"commits": "7"}}
-    file.write_text(json.dumps({"commit": "0f2b", "seconds": 130, "workers": 1, "figures": figures}))
-    said, *_, locks, units = results(file).splitlines()
-    assert said == "Commit `0f2b`, in 2 minutes with `WORKERS=1`:"
-    assert locks == "| Locks | schedules **2,000**; grants **9** |"
-    assert units == "| Units | commits **7** |"

@@ -79,13 +79,6 @@ def test_what_fails_or_grows_in_a_long_life_is_found(change: dict[str, Any], fai
     assert run.failed == failed
 
 
-@pytest.mark.parametrize(("more", "is_found"), [(2, False), (3, True)])
-def test_a_short_life_may_fill_its_pools_up_to_a_connection_for_each_worker(more: int, is_found: bool) -> None:
-    run, files = Run(), CLOSED.files + 2 * WORKERS + more
-    judge_life(run, Soaked("", granted=9_000), QUICK_S, STEADY, STEADY._replace(files=files), CLOSED)
-    assert any("files more" in each for each in run.failed) is is_found
-
-
 def test_lost_and_left_over_items_are_found(emulator: Emulator) -> None:
     run, soaked = Run(), soak(emulator.endpoint, total=60, processes=3, a_second=10)
     client: Any = make_client(**client_arguments(emulator.endpoint))

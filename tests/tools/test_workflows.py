@@ -46,15 +46,9 @@ CHECKOUT = re.search(r"actions/checkout@\w+ # v\S+", TEST)
 assert CHECKOUT is not None
 BROKEN = {
     "a key that no workflow has": ("    timeout-minutes:", "    timeout-hours:", "timeout-hours"),
-    "no permissions of its own": ("permissions: {}\n", "", "excessive-permissions"),
     "permissions that a job does not name": ("permissions: {}\n", "permissions: write-all\n", "excessive-permissions"),
-    "a tag's name in a script": (
-        """ARGS='--tag "$$TAG"'""",
-        "ARGS='--tag ${{ github.ref_name }}'",
-        "template-injection",
-    ),
+    "a tag's name in a script": ("""--tag "$$TAG"'""", "--tag ${{ github.ref_name }}'", "template-injection"),
     "a version that can be moved": (CHECKOUT[0], "actions/checkout@v6", "unpinned-uses"),
-    "a credential that stays in the checkout": ("persist-credentials: false", "show-progress: false", "artipacked"),
 }
 
 
@@ -66,21 +60,6 @@ def test_a_broken_workflow_is_refused_with_its_fault(old: str, new: str, finding
     status, said = checked([broken])
     assert status != 0
     assert finding in said
-
-
-@pytest.mark.skipif(shutil.which("go") is None, reason="actionlint is built where Go is")
-def test_a_workflow_whose_job_needs_one_that_is_not_there_is_refused_where_go_is(tmp_path: Path) -> None:
-    broken = tmp_path / "release.yml"
-    broken.write_text(RELEASE.replace("needs: attest", "needs: attested"))
-    status, said = checked([broken])
-    assert status != 0
-    assert 'needs job "attested" which does not exist' in said
-
-
-def test_without_go_the_check_says_what_it_has_left_out(tmp_path: Path) -> None:
-    status, said = checked(WORKFLOWS, "GO=go-is-not-here", f"ACTIONLINT={tmp_path / 'actionlint'}")
-    assert status == 0, said
-    assert "WORKFLOWS NOT CHECKED BY ACTIONLINT" in said
 
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.name)

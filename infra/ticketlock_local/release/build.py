@@ -2,14 +2,16 @@
 
 import hashlib
 import os
+import stat
 import subprocess
 import sys
+import time
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
 from ticketlock_local.errors import ReleaseError
 from ticketlock_local.release import sbom
-from ticketlock_local.release.archive import pack
 from ticketlock_local.release.commit import Commit
 
 SUMS = "SHA256SUMS"
@@ -47,6 +49,27 @@ def build(source: Path, into: Path, version: str, commit: Commit) -> None:
     pack(work / "site", into / f"ticketlock-site-{version}.zip", time_s=commit.time_s)
     (into / f"ticketlock-{version}.cdx.json").write_text(sbom.written(source, version, commit))
     (into / SUMS).write_text(sums(into))
+
+
+def pack(folder: Path, archive: Path, *, time_s: int) -> None:
+    """Write the files of a folder into a zip, below one folder that is named after it.
+
+    Its bytes depend only on their names and contents.
+
+    Args:
+        folder: what to pack.
+        archive: the zip, which is written.
+        time_s: the time that every file gets, in seconds since 1970.
+    """
+    # A zip knows no time zone.
+    year, month, day, hour, minute, second, *_ = time.gmtime(time_s)
+    with zipfile.ZipFile(archive, "w") as packed:
+        for path in sorted(each for each in folder.rglob("*") if each.is_file()):
+            name = f"{archive.stem}/{path.relative_to(folder).as_posix()}"
+            member = zipfile.ZipInfo(name, (year, month, day, hour, minute, second))
+            member.create_system = 3  # Unix
+            member.external_attr = (stat.S_IFREG | 0o644) << 16
+            packed.writestr(member, path.read_bytes(), zipfile.ZIP_DEFLATED, 9)
 
 
 def sums(folder: Path) -> str:

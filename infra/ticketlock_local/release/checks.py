@@ -1,17 +1,21 @@
 """Checks every file of a release as its users will use it: installed or unpacked, outside the checkout."""
 
 import json
+import sys
 import zipfile
 from pathlib import Path
 
 from ticketlock_local.cloud.cdk_cli import lint
 from ticketlock_local.errors import ReleaseError
 from ticketlock_local.release import sbom
-from ticketlock_local.release.fresh import Environment, fresh
+from ticketlock_local.release.build import run
 from ticketlock_local.release.links import dead_links
 
 # A template that names folders, until `aws cloudformation package` has put them into a bucket.
 _IS_FOR_PACKAGE = "W3002"
+_TAKES_A_LOCK, _IMPORTS_A_HANDLER = (
+    str(Path(__file__).with_name(f"{name}.py")) for name in ("_takes_a_lock", "_imports_a_handler")
+)
 
 
 def check(files: Path, folder: Path, version: str) -> None:
@@ -25,15 +29,34 @@ def check(files: Path, folder: Path, version: str) -> None:
     Raises:
         ReleaseError: one of them does not work; the message says which, and why.
     """
-    wheel = fresh(folder / "wheel", files / f"ticketlock-{version}-py3-none-any.whl", "aio", "cdk", "cli")
-    wheel.check_command(version)
-    wheel.check_lock("ticketlock.aio", "ticketlock.units", "ticketlock_cdk")
-    sdist = fresh(folder / "sdist", files / f"ticketlock-{version}.tar.gz", "cli")
-    sdist.check_command(version)
-    sdist.check_lock("ticketlock.units")
+    wheel = _installed(folder / "wheel", files / f"ticketlock-{version}-py3-none-any.whl", "aio,cdk,cli")
+    check_package(wheel, version, "ticketlock.aio", "ticketlock.units", "ticketlock_cdk")
+    sdist = _installed(folder / "sdist", files / f"ticketlock-{version}.tar.gz", "cli")
+    check_package(sdist, version, "ticketlock.units")
     check_template(unpacked(files / f"ticketlock-template-{version}.zip", folder), sdist)
     check_site(unpacked(files / f"ticketlock-site-{version}.zip", folder))
     sbom.check((files / f"ticketlock-{version}.cdx.json").read_text())
+
+
+def _installed(folder: Path, file: Path, extras: str) -> str:
+    """Make an environment of Python with a wheel or an sdist, and nothing of the checkout. Returns its interpreter."""
+    run(sys.executable, "-m", "venv", str(folder))
+    python = str(folder / "bin" / "python")
+    wanted = f"ticketlock[{extras}] @ {file.as_uri()}"
+    run(python, "-I", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", wanted)
+    return python
+
+
+def check_package(python: str, version: str, *modules: str) -> None:
+    """Ask the command for its version, import modules, and acquire and release a lock on a table in memory.
+
+    Raises:
+        ReleaseError: the command says another version, a module is not there, or the lock does not work.
+    """
+    said = run(python, "-I", str(Path(python).with_name("ticketlock")), "--version")
+    if said != f"ticketlock {version}\n":
+        raise ReleaseError(f"`ticketlock --version` of release {version} says {said!r}")
+    run(python, "-I", _TAKES_A_LOCK, *modules)
 
 
 def unpacked(archive: Path, folder: Path) -> Path:
@@ -43,8 +66,8 @@ def unpacked(archive: Path, folder: Path) -> Path:
     return folder / archive.stem
 
 
-def check_template(folder: Path, python: Environment) -> None:
-    """Lint the template, and import the handler of each function that it has.
+def check_template(folder: Path, python: str) -> None:
+    """Lint the template, and import the handler of each function from its code, beside this interpreter's SDK.
 
     Raises:
         ReleaseError: cfn-lint finds something, or a handler is missing.
@@ -57,7 +80,7 @@ def check_template(folder: Path, python: Environment) -> None:
     if not functions:
         raise ReleaseError("the template has no function")
     for function in functions:
-        python.check_handler(folder / function["Code"], function["Handler"])
+        run(python, "-I", _IMPORTS_A_HANDLER, str(folder / function["Code"]), function["Handler"])
 
 
 def check_site(folder: Path) -> None:
