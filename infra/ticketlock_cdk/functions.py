@@ -12,6 +12,7 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
+from ticketlock_cdk.checks import check_bound
 from ticketlock_cdk.nag import NIST, acknowledge, acknowledge_wildcard
 from ticketlock_cdk.network import Network, let_join
 from ticketlock_cdk.tables import let_rules_use, let_send
@@ -103,16 +104,6 @@ class Hosting:
 
     def __post_init__(self) -> None:
         check_bound("memory_size", self.memory_mb, _LEAST_MEMORY_MB, 10_240)
-
-
-def check_bound(name: str, value: object, least: int, most: int) -> None:
-    """Check that a value is a whole number within its bounds.
-
-    Raises:
-        ValueError: names it.
-    """
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise ValueError(f"{name} is {value!r}; allowed: a whole number from {least} to {most:,}")
 
 
 def new_function(

@@ -14,8 +14,9 @@ from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
 from ticketlock_cdk.assets import stage_functions
+from ticketlock_cdk.checks import check_bound
 from ticketlock_cdk.ended_executions import EndedExecutions
-from ticketlock_cdk.functions import Hosting, check_bound, new_dead_letter_queue, new_function, send_failures
+from ticketlock_cdk.functions import Hosting, new_dead_letter_queue, new_function, send_failures
 from ticketlock_cdk.lock.settings import LockSettings
 from ticketlock_cdk.nag import NIST, acknowledge
 from ticketlock_cdk.tables import let_write

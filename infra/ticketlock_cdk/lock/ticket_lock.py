@@ -28,14 +28,14 @@ from ticketlock_cdk.lock.lock_functions import (
     Machines,
     environment_of,
 )
-from ticketlock_cdk.lock.monitoring import AlarmThresholds, LockAlarms, LockMetrics, list_command, lock_dashboard
+from ticketlock_cdk.lock.monitoring import AlarmThresholds, LockMetrics, LockMonitoring
 from ticketlock_cdk.lock.serialize_machine import SerializeMachine
 from ticketlock_cdk.lock.serialized import Protected, RecordWaitOrPath, Serialized, is_in_jsonata, work_of
-from ticketlock_cdk.lock.settings import HandOver, LockSettings, RecordWait, check_flag
+from ticketlock_cdk.lock.settings import HandOver, LockSettings, RecordWait
 from ticketlock_cdk.lock.step_roles import StepRoles
 from ticketlock_cdk.lock.targets import EXPRESS, Target, check_all, executions_arn, is_express, parse_targets
 from ticketlock_cdk.machine_keys import key_arn_of
-from ticketlock_cdk.monitoring import alarm_actions_of, service_name_of
+from ticketlock_cdk.monitoring import service_name_of
 from ticketlock_cdk.nag import NIST, acknowledge
 from ticketlock_cdk.network import Network
 from ticketlock_cdk.tables import given_lock_table, let_logs_use, new_lock_table
@@ -154,14 +154,11 @@ class TicketLock(LockMetrics, Construct):
             polls_an_execution=polls_an_execution,
             beats_an_execution=beats_an_execution,
         )
-        check_flag("dashboard", dashboard)
-        check_flag("alarms", alarms)
         self._environment = Environment(Stack.of(self))
         self._grantees = grants.Grantees(self, self._environment)
         allowed = parse_targets("targets", targets, self._environment)
         retired = parse_targets("retired_targets", retired_targets, self._environment)
         check_all(allowed, retired)
-        actions = alarm_actions_of(alarms=alarms, alarm_actions=alarm_actions, alarm_topic=alarm_topic)
         network = Network.of(self, vpc=vpc, vpc_subnets=vpc_subnets, security_groups=security_groups)
         lock_table: dynamodb.ITable = (
             new_lock_table(self, "Table", removal_policy=removal_policy, encryption_key=encryption_key)
@@ -221,7 +218,6 @@ class TicketLock(LockMetrics, Construct):
         functions.clean_up.add_environment("LEASE_SECONDS", str(settings.lease_s))
         dead_letter_queue: sqs.IQueue = self._clean_up.dead_letter_queue
         self.table: dynamodb.ITable = lock_table
-        self.list_command: str = list_command(lock_table)
         self.state_machine: sfn.StateMachine = machine.state_machine
         self.take_ticket: lambda_.Function = functions.take_ticket
         self.check_position: lambda_.Function = functions.check_position
@@ -239,35 +235,25 @@ class TicketLock(LockMetrics, Construct):
         self.node.add_validation(
             AllAttached(self, functions.arns["TakeTicket"], lambda: self._has_fragments, lambda: self._machines)
         )
-        watching = None
-        if alarms:
-            watching = LockAlarms(
-                self,
-                "Alarms",
-                metrics=self,
-                functions=functions.all,
-                # Its reserved concurrency throttles it; an event not handled in hours goes to the dead-letter queue.
-                bounded=() if clean_up_concurrency is None else (functions.clean_up,),
-                machines=self._machines,
-                table=lock_table,
-                dead_letter_queue=dead_letter_queue,
-                thresholds=alarm_thresholds,
-                alarm_actions=actions,
-                longest_parking=Duration.seconds(settings.lease_s / 2),
-            )
-        self.alarms: Mapping[str, cloudwatch.Alarm] = {} if watching is None else watching.by_name
-        self.dashboard: cloudwatch.Dashboard | None = None
-        if dashboard:
-            self.dashboard = lock_dashboard(
-                self,
-                "Dashboard",
-                metrics=self,
-                functions=functions.all,
-                machines=self._machines,
-                table=lock_table,
-                dead_letter_queue=dead_letter_queue,
-                alarms=watching,
-            )
+        monitoring = LockMonitoring(
+            construct=self,
+            metrics=self,
+            functions=functions.all,
+            # Its reserved concurrency throttles it; an event not handled in hours goes to the dead-letter queue.
+            bounded=() if clean_up_concurrency is None else (functions.clean_up,),
+            machines=self._machines,
+            table=lock_table,
+            dead_letter_queue=dead_letter_queue,
+            longest_parking=Duration.seconds(settings.lease_s / 2),
+            has_dashboard=dashboard,
+            has_alarms=alarms,
+            thresholds=alarm_thresholds,
+            alarm_actions=alarm_actions,
+            alarm_topic=alarm_topic,
+        )
+        self.list_command: str = monitoring.list_command
+        self.alarms: Mapping[str, cloudwatch.Alarm] = monitoring.alarms
+        self.dashboard: cloudwatch.Dashboard | None = monitoring.dashboard
 
     def serialize(
         self,
