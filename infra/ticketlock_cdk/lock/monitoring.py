@@ -7,9 +7,9 @@ from typing import Any
 
 from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
-from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_stepfunctions as sfn
 
+from ticketlock_cdk.lock.lock_functions import LockFunctions
 from ticketlock_cdk.monitoring import (
     MINUTE,
     MOST,
@@ -135,15 +135,13 @@ class LockMonitoring(Monitoring):
         metrics: the lock's.
         thresholds: those of the alarms.
         functions: its functions.
-        bounded: those that their own reserved concurrency throttles, which is no alarm.
         machines: its state machines.
         longest_parking: after this time a parked waiter polls.
     """
 
     metrics: LockMetrics
     thresholds: AlarmThresholds
-    functions: Sequence[lambda_.Function]
-    bounded: Sequence[lambda_.Function]
+    functions: LockFunctions
     machines: Sequence[sfn.IStateMachine]
     longest_parking: Duration
 
@@ -189,10 +187,10 @@ class LockMonitoring(Monitoring):
 
     def _of_functions(self) -> Iterator[tuple[str, AlarmRow]]:
         percent, calls = self.thresholds.function_error_percent, self.thresholds.function_throttles
-        for each in self.functions:
+        for each in self.functions.all:
             name = each.node.id
             yield f"{name}Errors", errors_of(each, name, percent, _NO_ONE_TAKES_IT, self._check)
-            if each not in self.bounded:
+            if each not in self.functions.bounded:
                 says = f"Lambda throttles the function {name}: the account's concurrency is used up."
                 metric = each.metric_throttles(period=MINUTE)
                 yield f"{name}Throttles", AlarmRow(metric, calls, says, _NO_ONE_TAKES_IT, MOST)
@@ -207,12 +205,12 @@ class LockMonitoring(Monitoring):
 
     def log_query(self) -> cloudwatch.LogQueryWidget:
         """The tickets that wait, the oldest first."""
-        polling = [each for each in self.functions if each.node.id in _POLLING]
+        polling = [each for each in self.functions.all if each.node.id in _POLLING]
         return logged("Oldest waiters", polling, _OLDEST_WAITERS)
 
     def graphs(self) -> Sequence[Mapping[str, Sequence[cloudwatch.IMetric]]]:
         """The table of the graphs of a lock, its state machines, its functions and its table."""
-        metrics, functions, queue = self.metrics, self.functions, self.dead_letter_queue
+        metrics, functions, queue = self.metrics, self.functions.all, self.dead_letter_queue
         p99, spread = cloudwatch.Stats.p(99), (cloudwatch.Stats.p(50), cloudwatch.Stats.p(99), cloudwatch.Stats.MAXIMUM)
         waits = [metrics.metric_wait_time(statistic=each, label=f"waited, {each}") for each in spread]
         holds = [metrics.metric_hold_time(statistic=each, label=f"held, {each}") for each in spread]

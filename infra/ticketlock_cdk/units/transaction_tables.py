@@ -23,16 +23,8 @@ from ticketlock_cdk.lock.grants import Grantees, beside
 from ticketlock_cdk.lock.lock_functions import Environment, environment_of
 from ticketlock_cdk.lock.targets import is_express
 from ticketlock_cdk.monitoring import service_name_of
-from ticketlock_cdk.nag import NIST, acknowledge
 from ticketlock_cdk.network import Network
-from ticketlock_cdk.tables import (
-    check_table,
-    given_table,
-    given_units_table,
-    has_replicas,
-    let_logs_use,
-    new_units_table,
-)
+from ticketlock_cdk.tables import UNITS, check_table, given_table, has_replicas, let_logs_use, new_or_given
 from ticketlock_cdk.units import access
 from ticketlock_cdk.units.monitoring import UnitsAlarmThresholds, UnitsMetrics, UnitsMonitoring
 from ticketlock_cdk.units.unit_functions import RollBack, Sweeper, check_sweep_every
@@ -128,41 +120,35 @@ class TransactionTables(UnitsMetrics, Construct):
             removal_policy=removal_policy,
             encryption_key=encryption_key,
         )
-        units_table: dynamodb.ITable = (
-            new_units_table(self, "Table", removal_policy=removal_policy, encryption_key=encryption_key)
-            if table is None
-            else given_units_table(self, "Table", table)
+        self.table: dynamodb.ITable = new_or_given(
+            self, "Table", UNITS, table, removal_policy=removal_policy, encryption_key=encryption_key
         )
-        if table is None:
-            reason = "It has point-in-time recovery, and is restored together with the data tables."
-            acknowledge(units_table, "DynamoDBInBackupPlan", pack=NIST, reason=reason)
         if encryption_key is not None:
             let_logs_use(encryption_key, self)
         sweeper = Sweeper(
             self,
             "Sweeper",
-            table=units_table,
+            table=self.table,
             sweep_every=sweep_every,
             hosting=hosting,
             service_name=self.service_name,
             reserve_concurrency=reserve_concurrency,
         )
-        access.let_list_open(sweeper.function, units_table)
-        self.table: dynamodb.ITable = units_table
+        access.let_list_open(sweeper.function, self.table)
         self.sweeper: lambda_.Function = sweeper.function
         self.dead_letter_queue: sqs.IQueue = sweeper.dead_letter_queue
         self._roll_back_function: RollBack | None = None
         self._attached: list[sfn.IStateMachine] = []
         assert sweeper.function.role is not None
         self._finishing = access.Finishing(self, sweeper.function.role)
-        self._granting = access.Granting(self, units_table)
+        self._granting = access.Granting(self, self.table)
         self._grantees = Grantees(self, self._environment)
         self._swept: dict[str, dynamodb.ITable] = {}
         self._monitoring = UnitsMonitoring(
             construct=self,
             metrics=self,
             sweeper=sweeper.function,
-            table=units_table,
+            table=self.table,
             dead_letter_queue=sweeper.dead_letter_queue,
             sweep_every=sweep_every,
             has_dashboard=dashboard,
