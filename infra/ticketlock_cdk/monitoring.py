@@ -110,7 +110,7 @@ class Monitoring:
         alarm_topic: one more topic that they notify.
 
     Raises:
-        ValueError: a flag is none; the topic is no construct; or actions are given, but alarms are off.
+        ValueError: a flag is no bool; the topic is no construct; or actions are given, but alarms are off.
 
     Attributes:
         alarms: each alarm by the name of what it watches, such as ``LostLeases``; empty without alarms.
@@ -130,9 +130,7 @@ class Monitoring:
     def __post_init__(self) -> None:
         check_flag("dashboard", self.has_dashboard)
         check_flag("alarms", self.has_alarms)
-        self._actions = _actions_of(
-            alarms=self.has_alarms, alarm_actions=self.alarm_actions, alarm_topic=self.alarm_topic
-        )
+        self._actions = self._all_actions()
         if self.has_alarms:
             self.scope = Construct(self.construct, "Alarms")
             for name, row in self.alarm_rows().items():
@@ -142,6 +140,17 @@ class Monitoring:
             if self.has_alarms:
                 widgets.insert(0, [_Status(self.alarms)])
             self.dashboard = cloudwatch.Dashboard(self.construct, "Dashboard", default_interval=_SPAN, widgets=widgets)
+
+    def _all_actions(self) -> Sequence[cloudwatch.IAlarmAction]:
+        topic, given = self.alarm_topic, self.alarm_actions
+        if topic is not None and not hasattr(topic, "topic_arn"):
+            raise ValueError(
+                f"alarm_topic is {topic!r}; allowed: a topic as a construct, imported ones by Topic.from_topic_arn"
+            )
+        if not self.has_alarms and (given or topic is not None):
+            name = "alarm_actions" if given else "alarm_topic"
+            raise ValueError(f"{name} is given and alarms is False; allowed: {name} together with alarms=True")
+        return (*given, *(() if topic is None else (actions.SnsAction(topic),)))
 
     @property
     def list_command(self) -> str:
@@ -195,21 +204,21 @@ class Monitoring:
         metric = queue.metric_approximate_number_of_messages_visible(period=PERIOD, statistic=longest)
         return AlarmRow(metric, threshold, says, _DEAD_LETTERS)
 
-    def throttles(self, threshold: int, page: str, command: str | None = None) -> Iterator[tuple[str, AlarmRow]]:
-        """The rows of the requests to the table that DynamoDB throttles, which are retried."""
+    def throttle_rows(self, threshold: int, page: str, command: str | None = None) -> Iterator[tuple[str, AlarmRow]]:
+        """The rows of the reads and the writes of the table that DynamoDB throttles, which are retried."""
         for what in ("Read", "Write"):
             metric = self.table.metric(f"{what}ThrottleEvents", period=MINUTE, statistic=cloudwatch.Stats.SUM)
             says = f"DynamoDB throttles {what.lower()}s of the table: a hot item, or a table that is not yet warm."
             yield f"Table{what}Throttles", AlarmRow(metric, threshold, says, page, MOST, command)
 
-    def throttled(self, reads: str, writes: str) -> Sequence[cloudwatch.Metric]:
-        """The graphs of the requests to the table that DynamoDB throttles, with these labels."""
+    def throttle_metrics(self, reads: str, writes: str) -> Sequence[cloudwatch.Metric]:
+        """The reads and the writes of the table that DynamoDB throttles, for a graph, with these labels."""
         labels = {"ReadThrottleEvents": reads, "WriteThrottleEvents": writes}
         total = cloudwatch.Stats.SUM
         return [self.table.metric(name, statistic=total, label=label) for name, label in labels.items()]
 
     def capacity(self) -> Sequence[cloudwatch.Metric]:
-        """The graphs of what the table's requests cost."""
+        """What the table's requests cost, for a graph."""
         return [self.table.metric_consumed_read_capacity_units(), self.table.metric_consumed_write_capacity_units()]
 
 
@@ -217,25 +226,6 @@ def errors_of(function: lambda_.IFunction, name: str, percent: int, page: str, c
     """Too many calls of a function fail. Each is retried; the rate does not depend on the traffic."""
     says = f"Calls of the function {name} fail, {percent}% of them or more."
     return AlarmRow(error_rate(function), percent, says, page, MOST, command)
-
-
-def _actions_of(
-    *, alarms: bool, alarm_actions: Sequence[cloudwatch.IAlarmAction], alarm_topic: sns.ITopic | None
-) -> Sequence[cloudwatch.IAlarmAction]:
-    """The actions of the alarms, from a construct's properties.
-
-    Raises:
-        ValueError: the topic is no construct; or actions are given, but alarms are off.
-    """
-    if alarm_topic is not None and not hasattr(alarm_topic, "topic_arn"):
-        raise ValueError(
-            f"alarm_topic is {alarm_topic!r}; allowed: a topic as a construct, imported ones by Topic.from_topic_arn"
-        )
-    topics = () if alarm_topic is None else (actions.SnsAction(alarm_topic),)
-    if not alarms and (alarm_actions or topics):
-        name = "alarm_actions" if alarm_actions else "alarm_topic"
-        raise ValueError(f"{name} is given and alarms is False; allowed: {name} together with alarms=True")
-    return (*alarm_actions, *topics)
 
 
 def error_rate(function: lambda_.IFunction) -> cloudwatch.MathExpression:

@@ -178,7 +178,7 @@ class LockMonitoring(Monitoring):
             ),
             **dict(self._of_functions()),
             **dict(self._of_machines()),
-            **dict(self.throttles(at.table_throttles, _SCALE, self._check)),
+            **dict(self.throttle_rows(at.table_throttles, _SCALE, self._check)),
         }
 
     @property
@@ -254,7 +254,7 @@ class LockMonitoring(Monitoring):
             {
                 "Throttles": [
                     *(each.metric_throttles() for each in functions),
-                    *self.throttled("reads of the table", "writes of the table"),
+                    *self.throttle_metrics("reads of the table", "writes of the table"),
                 ],
                 "Table capacity": self.capacity(),
                 # A failed condition is normal: it tells the protocol that another owner was first.

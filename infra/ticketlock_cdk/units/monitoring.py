@@ -212,7 +212,7 @@ class UnitsMonitoring(Monitoring):
                 "Units of an ended execution were not rolled back, or the sweeper could not be started.",
             ),
             "Conflicts": self._conflicts(self.table),
-            **dict(self.throttles(at.table_throttles, _SCALE)),
+            **dict(self.throttle_rows(at.table_throttles, _SCALE)),
         }
 
     def watch_roll_back(self, function: lambda_.IFunction) -> None:
@@ -274,7 +274,7 @@ class UnitsMonitoring(Monitoring):
             },
             {
                 "Conflicts, of each table of the Region": [_conflicts_of_each_table()],
-                "Throttles of the units table": self.throttled("reads", "writes"),
+                "Throttles of the units table": self.throttle_metrics("reads", "writes"),
             },
         ]
 
