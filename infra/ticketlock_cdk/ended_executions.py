@@ -2,15 +2,19 @@
 
 from collections.abc import Sequence
 
-from aws_cdk import Token
+from aws_cdk import Duration, Token
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
 from ticketlock_cdk.either_stack import scopes_of
+from ticketlock_cdk.nag import NIST, acknowledge
+from ticketlock_cdk.tables import let_send
 
 _ENDS = ["FAILED", "TIMED_OUT", "ABORTED"]
 # A pattern has at most 2,048 characters, and an ARN with its quotes and comma at most about 150:
@@ -39,19 +43,31 @@ def is_named_by_events(arn: str) -> bool:
 
 
 class EndedExecutions:
-    """The rules of one function.
+    """The rules of one function, and the queue for the events with which it has failed for good.
 
     EventBridge delivers at least once, in any order, and best effort.
     https://docs.aws.amazon.com/step-functions/latest/dg/eventbridge-integration.html
 
     Args:
-        function: what they invoke, with the event.
-        dead_letter_queue: for the events that could not be delivered.
+        scope: where the function's permission to send to the queue is.
+        function: what they invoke, with the event; it is tried three times.
+        dead_letter_queue: also for the events that could not be delivered.
+        encryption_key: the queue's.
         rule_id: what the rules are called in their scopes.
         what: what the function does, for messages.
     """
 
-    def __init__(self, function: lambda_.Function, dead_letter_queue: sqs.IQueue, *, rule_id: str, what: str) -> None:
+    def __init__(
+        self,
+        scope: Construct,
+        function: lambda_.Function,
+        dead_letter_queue: sqs.IQueue,
+        encryption_key: kms.IKey | None,
+        *,
+        rule_id: str,
+        what: str,
+    ) -> None:
+        _send_failures(scope, function, dead_letter_queue, encryption_key)
         self._function = function
         self._dead_letter_queue = dead_letter_queue
         self._rule_id = rule_id
@@ -98,3 +114,28 @@ class EndedExecutions:
         queue = sqs.Queue.from_queue_arn(rule, "DeadLetters", self._dead_letter_queue.queue_arn)
         rule.add_target(targets.LambdaFunction(self._function, dead_letter_queue=queue))
         return rule
+
+
+def _send_failures(
+    place: Construct, function: lambda_.Function, queue: sqs.IQueue, encryption_key: kms.IKey | None
+) -> None:
+    """Send the events of a function that has failed for good to a queue.
+
+    Written by hand: the CDK's own destination also grants the function to read the queue's attributes, which Lambda
+    does not need: https://docs.aws.amazon.com/lambda/latest/dg/invocation-async-retain-records.html
+    """
+    function.configure_async_invoke(retry_attempts=2, max_event_age=Duration.hours(6))
+    on_failure = lambda_.CfnEventInvokeConfig.OnFailureProperty(destination=queue.queue_arn)
+    invoke_config = function.node.find_child("EventInvokeConfig").node.default_child
+    assert isinstance(invoke_config, lambda_.CfnEventInvokeConfig)
+    invoke_config.destination_config = lambda_.CfnEventInvokeConfig.DestinationConfigProperty(on_failure=on_failure)
+    may_send = iam.Policy(place, "SendDeadLetters")
+    may_send.add_statements(iam.PolicyStatement(actions=["sqs:SendMessage"], resources=[queue.queue_arn]))
+    if encryption_key is not None:
+        let_send(may_send, encryption_key)
+    assert function.role is not None
+    may_send.attach_to_role(function.role)
+    acknowledge(function, "LambdaDLQ", pack=NIST, reason="A queue gets what fails for good, with its error.")
+    # Lambda refuses a destination to which the role may not send. The dependency is explicit: whether a function waits
+    # for its role's policies depends on the app's feature flag createNewPoliciesWithAddToRolePolicy.
+    invoke_config.node.add_dependency(may_send)

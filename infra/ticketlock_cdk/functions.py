@@ -1,10 +1,12 @@
 """Lambda functions, each with its own role and log group, in the user's network."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from aws_cdk import Duration, RemovalPolicy, Stack
+from aws_cdk import Duration, RemovalPolicy, Stack, Stage
+from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
@@ -12,73 +14,15 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
+from ticketlock_cdk.assets import Asset, stage_functions
+from ticketlock_cdk.checks import check_bound
 from ticketlock_cdk.nag import NIST, acknowledge, acknowledge_wildcard
 from ticketlock_cdk.network import Network, let_join
-from ticketlock_cdk.tables import let_rules_use, let_send
+from ticketlock_cdk.tables import let_rules_use, let_write
 
 # Chosen by the processor time of a step: docs/decisions/0009-a-cold-process-asks-for-the-time.md.
 MEMORY_MB = 512
 _LEAST_MEMORY_MB = 256
-
-
-def new_dead_letter_queue(
-    scope: Construct, id: str, *, removal_policy: RemovalPolicy, encryption_key: kms.IKey | None
-) -> sqs.Queue:
-    """A queue to which the rules of this account and Region may send."""
-    queue = sqs.Queue(
-        scope,
-        id,
-        retention_period=Duration.days(14),
-        enforce_ssl=True,
-        removal_policy=removal_policy,
-        encryption=sqs.QueueEncryption.SQS_MANAGED if encryption_key is None else sqs.QueueEncryption.KMS,
-        encryption_master_key=encryption_key,
-    )
-    rules = Stack.of(scope).format_arn(service="events", resource="rule", resource_name="*")
-    queue.add_to_resource_policy(
-        iam.PolicyStatement(
-            principals=[iam.ServicePrincipal("events.amazonaws.com")],
-            actions=["sqs:SendMessage"],
-            resources=[queue.queue_arn],
-            # https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-rule-dlq.html
-            conditions={"ArnLike": {"aws:SourceArn": rules}},
-        )
-    )
-    acknowledge(queue, "SQS3", reason="It is a dead-letter queue itself.")
-    if encryption_key is not None:
-        let_rules_use(encryption_key, scope)
-    return queue
-
-
-def send_failures(
-    place: Construct,
-    function: lambda_.Function,
-    queue: sqs.IQueue,
-    *,
-    retry_attempts: int,
-    max_event_age: Duration,
-    encryption_key: kms.IKey | None,
-) -> None:
-    """Send the events of a function that has failed for good to a queue.
-
-    Written by hand: the CDK's own destination also grants the function to read the queue's attributes, which Lambda
-    does not need: https://docs.aws.amazon.com/lambda/latest/dg/invocation-async-retain-records.html
-    """
-    function.configure_async_invoke(retry_attempts=retry_attempts, max_event_age=max_event_age)
-    on_failure = lambda_.CfnEventInvokeConfig.OnFailureProperty(destination=queue.queue_arn)
-    invoke_config = function.node.find_child("EventInvokeConfig").node.default_child
-    assert isinstance(invoke_config, lambda_.CfnEventInvokeConfig)
-    invoke_config.destination_config = lambda_.CfnEventInvokeConfig.DestinationConfigProperty(on_failure=on_failure)
-    may_send = iam.Policy(place, "SendDeadLetters")
-    may_send.add_statements(iam.PolicyStatement(actions=["sqs:SendMessage"], resources=[queue.queue_arn]))
-    if encryption_key is not None:
-        let_send(may_send, encryption_key)
-    assert function.role is not None
-    may_send.attach_to_role(function.role)
-    acknowledge(function, "LambdaDLQ", pack=NIST, reason="A queue gets what fails for good, with its error.")
-    # Lambda refuses a destination to which the role may not send. The dependency is explicit: whether a function waits
-    # for its role's policies depends on the app's feature flag createNewPoliciesWithAddToRolePolicy.
-    invoke_config.node.add_dependency(may_send)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,14 +49,11 @@ class Hosting:
         check_bound("memory_size", self.memory_mb, _LEAST_MEMORY_MB, 10_240)
 
 
-def check_bound(name: str, value: object, least: int, most: int) -> None:
-    """Check that a value is a whole number within its bounds.
-
-    Raises:
-        ValueError: names it.
-    """
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise ValueError(f"{name} is {value!r}; allowed: a whole number from {least} to {most:,}")
+def code_of(scope: Construct, asset: Asset) -> lambda_.Code:
+    """The code of functions in this scope."""
+    stage = Stage.of(scope)
+    assert stage is not None  # a construct outside an app cannot be synthesised
+    return lambda_.Code.from_asset(str(stage_functions(Path(stage.asset_outdir), asset)))
 
 
 def new_function(
@@ -122,11 +63,13 @@ def new_function(
     code: lambda_.Code,
     handler: str,
     timeout: Duration,
-    environment: Mapping[str, str],
+    service_name: str,
+    table: dynamodb.ITable,
+    actions: Sequence[str],
     hosting: Hosting,
     **more: Any,
 ) -> lambda_.Function:
-    """Make a function, its log group and its role, which may write only to that group."""
+    """Make a function, its log group and its role, which may write only to that group, and do this to the table."""
     log_group = logs.LogGroup(
         scope,
         f"{id}Logs",
@@ -153,11 +96,42 @@ def new_function(
         tracing=lambda_.Tracing.ACTIVE,
         log_group=log_group,
         role=role,
-        environment=dict(environment),
+        environment={"TABLE_NAME": table.table_name, "POWERTOOLS_SERVICE_NAME": service_name},
         **({} if network is None else network.function_properties),
         **more,
     )
+    function.add_to_role_policy(iam.PolicyStatement(actions=list(actions), resources=[table.table_arn]))
+    if table.encryption_key is not None:
+        let_write(function, table.encryption_key)
     if more.get("reserved_concurrent_executions") is None:
         reason = "Reserved if asked for: a new account has nothing to reserve, and a bound on a step may end leases."
         acknowledge(function, "LambdaConcurrency", pack=NIST, reason=reason)
     return function
+
+
+def new_dead_letter_queue(scope: Construct, id: str, hosting: Hosting) -> sqs.Queue:
+    """A queue to which the rules of this account and Region may send."""
+    encryption_key = hosting.encryption_key
+    queue = sqs.Queue(
+        scope,
+        id,
+        retention_period=Duration.days(14),
+        enforce_ssl=True,
+        removal_policy=hosting.removal_policy,
+        encryption=sqs.QueueEncryption.SQS_MANAGED if encryption_key is None else sqs.QueueEncryption.KMS,
+        encryption_master_key=encryption_key,
+    )
+    rules = Stack.of(scope).format_arn(service="events", resource="rule", resource_name="*")
+    queue.add_to_resource_policy(
+        iam.PolicyStatement(
+            principals=[iam.ServicePrincipal("events.amazonaws.com")],
+            actions=["sqs:SendMessage"],
+            resources=[queue.queue_arn],
+            # https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-rule-dlq.html
+            conditions={"ArnLike": {"aws:SourceArn": rules}},
+        )
+    )
+    acknowledge(queue, "SQS3", reason="It is a dead-letter queue itself.")
+    if encryption_key is not None:
+        let_rules_use(encryption_key, scope)
+    return queue

@@ -1,8 +1,8 @@
-"""What our metrics, alarms and dashboards have in common."""
+"""What our metrics, alarms and dashboards have in common: two tables make the alarms and the dashboard."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from typing import Any, Literal
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 from aws_cdk import Duration, Names
 from aws_cdk import aws_cloudwatch as cloudwatch
@@ -10,11 +10,18 @@ from aws_cdk import aws_cloudwatch_actions as actions
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sns as sns
+from aws_cdk import aws_sqs as sqs
 from constructs import Construct
+
+from ticketlock_cdk.checks import check_bound, check_flag
 
 NAMESPACE = "ticketlock"
 MINUTE = Duration.minutes(1)
 """The period in which AWS's services emit their metrics."""
+PERIOD = Duration.minutes(5)
+"""The period of the other metrics, unless one says otherwise."""
+
+_DEAD_LETTERS = 'docs/operations.md, "A message in a dead-letter queue"'
 
 _SPAN = Duration.hours(3)
 _WIDTH, _STATUS_HEIGHT = 24, 4
@@ -48,25 +55,6 @@ def service_name_of(construct: Construct) -> str:
     return Names.unique_resource_name(construct, max_length=_LONGEST_SERVICE_NAME, separator="-")
 
 
-def alarm_actions_of(
-    *, alarms: bool, alarm_actions: Sequence[cloudwatch.IAlarmAction], alarm_topic: sns.ITopic | None
-) -> Sequence[cloudwatch.IAlarmAction]:
-    """The actions of the alarms, from a construct's properties.
-
-    Raises:
-        ValueError: the topic is no construct; or actions are given, but alarms are off.
-    """
-    if alarm_topic is not None and not hasattr(alarm_topic, "topic_arn"):
-        raise ValueError(
-            f"alarm_topic is {alarm_topic!r}; allowed: a topic as a construct, imported ones by Topic.from_topic_arn"
-        )
-    topics = () if alarm_topic is None else (actions.SnsAction(alarm_topic),)
-    if not alarms and (alarm_actions or topics):
-        name = "alarm_actions" if alarm_actions else "alarm_topic"
-        raise ValueError(f"{name} is given and alarms is False; allowed: {name} together with alarms=True")
-    return (*alarm_actions, *topics)
-
-
 @dataclass(frozen=True, slots=True)
 class Datapoints:
     """When an alarm fires: in how many of the last periods its metric is at the threshold or beyond."""
@@ -85,17 +73,17 @@ ALL = Datapoints(3, 3)
 """For what the next pass makes up for, so that somebody is needed only if none does."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlarmSettings:
-    """What an alarm watches, and what it tells those whom it wakes.
+@dataclass(frozen=True, slots=True)
+class AlarmRow:
+    """A row of a table of alarms: what an alarm watches, and what it tells those whom it wakes.
 
     Attributes:
         metric: the metric.
         threshold: from which value on it counts.
         says: what has happened, as a sentence.
-        command: what to type first.
         page: the page, and the heading of its section, that say what to do.
         datapoints: how often it must count.
+        command: what to type first; None for the ``list_command``.
         is_silence: whether it counts if there is no data, or less than the threshold. Otherwise missing data is good:
             without traffic nothing is emitted.
     """
@@ -103,80 +91,141 @@ class AlarmSettings:
     metric: cloudwatch.IMetric
     threshold: float
     says: str
-    command: str
     page: str
     datapoints: Datapoints = ONE
+    command: str | None = None
     is_silence: bool = False
 
 
-class Alarms(Construct):
-    """The alarms of one construct.
+@dataclass(eq=False, kw_only=True)
+class Monitoring:
+    """The alarms and the dashboard of one construct, if it asks for them, also of what is added to it later.
 
     Args:
-        scope, id: those of the alarms' own scope; descriptions begin with the path of the construct that it is in.
-        alarm_actions: what they do when they fire. When they are over they notify the SNS topics among these; another
-            action, such as to open an incident, would begin something new then.
+        construct: the construct; descriptions of alarms begin with its path.
+        table, dead_letter_queue: its table and queue.
+        has_dashboard, has_alarms: whether it asks for them.
+        alarm_actions: what the alarms do when they fire. When they are over they notify the SNS topics among these;
+            another action, such as to open an incident, would begin something new then.
+        alarm_topic: one more topic that they notify.
+
+    Raises:
+        ValueError: a flag is no bool; the topic is no construct; or actions are given, but alarms are off.
 
     Attributes:
-        by_name: each alarm by the name of what it watches, such as ``LostLeases`` or ``SweeperErrors``.
+        alarms: each alarm by the name of what it watches, such as ``LostLeases``; empty without alarms.
+        dashboard: the dashboard; None without one.
     """
 
-    def __init__(self, scope: Construct, id: str, *, alarm_actions: Sequence[cloudwatch.IAlarmAction]) -> None:
-        super().__init__(scope, id)
-        self._whose = scope.node.path
-        self._actions = alarm_actions
-        self._notified = [each for each in alarm_actions if isinstance(each, actions.SnsAction)]
-        self.by_name: dict[str, cloudwatch.Alarm] = {}
+    construct: Construct
+    table: dynamodb.ITable
+    dead_letter_queue: sqs.IQueue
+    has_dashboard: bool
+    has_alarms: bool
+    alarm_actions: Sequence[cloudwatch.IAlarmAction]
+    alarm_topic: sns.ITopic | None
+    alarms: dict[str, cloudwatch.Alarm] = field(init=False, default_factory=dict)
+    dashboard: cloudwatch.Dashboard | None = field(init=False, default=None)
 
-    def add(self, name: str, settings: AlarmSettings) -> None:
+    def __post_init__(self) -> None:
+        check_flag("dashboard", self.has_dashboard)
+        check_flag("alarms", self.has_alarms)
+        self._actions = self._all_actions()
+        if self.has_alarms:
+            self.scope = Construct(self.construct, "Alarms")
+            for name, row in self.alarm_rows().items():
+                self.add(name, row)
+        if self.has_dashboard:
+            widgets: list[list[cloudwatch.IWidget]] = [[self.log_query()], *map(_graphs, self.graphs())]
+            if self.has_alarms:
+                widgets.insert(0, [_Status(self.alarms)])
+            self.dashboard = cloudwatch.Dashboard(self.construct, "Dashboard", default_interval=_SPAN, widgets=widgets)
+
+    def _all_actions(self) -> Sequence[cloudwatch.IAlarmAction]:
+        topic, given = self.alarm_topic, self.alarm_actions
+        if topic is not None and not hasattr(topic, "topic_arn"):
+            raise ValueError(
+                f"alarm_topic is {topic!r}; allowed: a topic as a construct, imported ones by Topic.from_topic_arn"
+            )
+        if not self.has_alarms and (given or topic is not None):
+            name = "alarm_actions" if given else "alarm_topic"
+            raise ValueError(f"{name} is given and alarms is False; allowed: {name} together with alarms=True")
+        return (*given, *(() if topic is None else (actions.SnsAction(topic),)))
+
+    @property
+    def list_command(self) -> str:
+        """The command that lists what the table has, the most urgent first."""
+        raise NotImplementedError
+
+    def alarm_rows(self) -> Mapping[str, AlarmRow]:
+        """The table of the alarms, by what they watch."""
+        raise NotImplementedError
+
+    def log_query(self) -> cloudwatch.LogQueryWidget:
+        """What the dashboard shows below the alarms."""
+        raise NotImplementedError
+
+    def graphs(self) -> Sequence[Mapping[str, Sequence[cloudwatch.IMetric]]]:
+        """The table of the graphs below it: rows of at most three, by title."""
+        raise NotImplementedError
+
+    def command(self, words: str) -> str:
+        """What to type: these words, the last of which is the option for the table, and the table's name."""
+        return f"ticketlock {words} {self.table.table_name} --region {self.table.env.region}"
+
+    def add(self, name: str, row: AlarmRow) -> None:
         """Make an alarm of this name."""
-        self.by_name[name] = self.add_in(self, name, settings)
+        self.alarms[name] = self.add_in(self.scope, name, row)
 
-    def add_in(self, scope: Construct, id: str, settings: AlarmSettings) -> cloudwatch.Alarm:
-        """Make an alarm in another scope; ``by_name`` does not have it."""
+    def add_in(self, scope: Construct, id: str, row: AlarmRow) -> cloudwatch.Alarm:
+        """Make an alarm in another scope; ``alarms`` does not have it."""
         comparison, missing = cloudwatch.ComparisonOperator, cloudwatch.TreatMissingData
+        what_to_do = f"Type: {row.command or self.list_command} - and read {row.page}"
         alarm = cloudwatch.Alarm(
             scope,
             id,
-            metric=settings.metric,
-            threshold=settings.threshold,
-            evaluation_periods=settings.datapoints.periods,
-            datapoints_to_alarm=settings.datapoints.needed,
+            metric=row.metric,
+            threshold=row.threshold,
+            evaluation_periods=row.datapoints.periods,
+            datapoints_to_alarm=row.datapoints.needed,
             comparison_operator=comparison.LESS_THAN_THRESHOLD
-            if settings.is_silence
+            if row.is_silence
             else comparison.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
-            treat_missing_data=missing.BREACHING if settings.is_silence else missing.NOT_BREACHING,
-            alarm_description=f"{self._whose}: {settings.says} Type: {settings.command} - and read {settings.page}",
+            treat_missing_data=missing.BREACHING if row.is_silence else missing.NOT_BREACHING,
+            alarm_description=f"{self.construct.node.path}: {row.says} {what_to_do}",
         )
         alarm.add_alarm_action(*self._actions)
-        alarm.add_ok_action(*self._notified)
+        alarm.add_ok_action(*(each for each in self._actions if isinstance(each, actions.SnsAction)))
         return alarm
 
+    def dead_letters(self, threshold: int, says: str) -> AlarmRow:
+        """The row of the dead-letter queue."""
+        queue, longest = self.dead_letter_queue, cloudwatch.Stats.MAXIMUM
+        metric = queue.metric_approximate_number_of_messages_visible(period=PERIOD, statistic=longest)
+        return AlarmRow(metric, threshold, says, _DEAD_LETTERS)
 
-def errors_of(function: lambda_.IFunction, name: str, percent: int, *, command: str, page: str) -> AlarmSettings:
+    def throttle_rows(self, threshold: int, page: str, command: str | None = None) -> Iterator[tuple[str, AlarmRow]]:
+        """The rows of the reads and the writes of the table that DynamoDB throttles, which are retried."""
+        for what in ("Read", "Write"):
+            metric = self.table.metric(f"{what}ThrottleEvents", period=MINUTE, statistic=cloudwatch.Stats.SUM)
+            says = f"DynamoDB throttles {what.lower()}s of the table: a hot item, or a table that is not yet warm."
+            yield f"Table{what}Throttles", AlarmRow(metric, threshold, says, page, MOST, command)
+
+    def throttle_metrics(self, reads: str, writes: str) -> Sequence[cloudwatch.Metric]:
+        """The reads and the writes of the table that DynamoDB throttles, for a graph, with these labels."""
+        labels = {"ReadThrottleEvents": reads, "WriteThrottleEvents": writes}
+        total = cloudwatch.Stats.SUM
+        return [self.table.metric(name, statistic=total, label=label) for name, label in labels.items()]
+
+    def capacity(self) -> Sequence[cloudwatch.Metric]:
+        """What the table's requests cost, for a graph."""
+        return [self.table.metric_consumed_read_capacity_units(), self.table.metric_consumed_write_capacity_units()]
+
+
+def errors_of(function: lambda_.IFunction, name: str, percent: int, page: str, command: str | None = None) -> AlarmRow:
     """Too many calls of a function fail. Each is retried; the rate does not depend on the traffic."""
-    return AlarmSettings(
-        metric=error_rate(function),
-        threshold=percent,
-        says=f"Calls of the function {name} fail, {percent}% of them or more.",
-        command=command,
-        page=page,
-        datapoints=MOST,
-    )
-
-
-def throttles_of(
-    table: dynamodb.ITable, what: Literal["Read", "Write"], threshold: int, *, command: str, page: str
-) -> AlarmSettings:
-    """DynamoDB throttles requests to a table, which are retried."""
-    return AlarmSettings(
-        metric=table.metric(f"{what}ThrottleEvents", period=MINUTE, statistic=cloudwatch.Stats.SUM),
-        threshold=threshold,
-        says=f"DynamoDB throttles {what.lower()}s of the table: a hot item, or a table that is not yet warm.",
-        command=command,
-        page=page,
-        datapoints=MOST,
-    )
+    says = f"Calls of the function {name} fail, {percent}% of them or more."
+    return AlarmRow(error_rate(function), percent, says, page, MOST, command)
 
 
 def error_rate(function: lambda_.IFunction) -> cloudwatch.MathExpression:
@@ -195,73 +244,38 @@ def error_rate(function: lambda_.IFunction) -> cloudwatch.MathExpression:
     )
 
 
-def check_count(name: str, value: object, most: int | None = None) -> None:
-    """Check that a value is a count, or that it is at most so many.
-
-    Raises:
-        ValueError: names it.
-    """
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= (value if most is None else most):
-        allowed = "a whole number from 1 on" if most is None else f"a whole number from 1 to {most}"
-        raise ValueError(f"alarm_thresholds.{name} is {value!r}; allowed: {allowed}")
-
-
-def check_age(name: str, value: object) -> None:
-    """Check that a value is a duration.
-
-    Raises:
-        ValueError: names it.
-    """
-    if not isinstance(value, Duration) or value.is_unresolved() or value.to_milliseconds() < 1:
-        raise ValueError(f"alarm_thresholds.{name} is {value!r}; allowed: a Duration above 0")
-
-
 def check_thresholds(thresholds: Any) -> None:
     """Check the fields of a dataclass of thresholds: durations, percentages and counts.
 
     Raises:
         ValueError: names the first that is none.
     """
-    for field in fields(thresholds):
-        value = getattr(thresholds, field.name)
-        if field.type is Duration:
-            check_age(field.name, value)
-        else:
-            check_count(field.name, value, 100 if field.name.endswith("_percent") else None)
-
-
-def new_dashboard(
-    scope: Construct, id: str, *, alarms: Alarms | None, rows: Sequence[Sequence[cloudwatch.IWidget]]
-) -> cloudwatch.Dashboard:
-    """A dashboard that begins with the alarms, also with those that are made later.
-
-    Args:
-        alarms: the alarms, if there are any.
-        rows: what follows.
-    """
-    status = [] if alarms is None else [[_Status(alarms)]]
-    return cloudwatch.Dashboard(scope, id, default_interval=_SPAN, widgets=[*status, *map(list, rows)])
+    for each in fields(thresholds):
+        name, value = f"alarm_thresholds.{each.name}", getattr(thresholds, each.name)
+        if each.type is not Duration:
+            check_bound(name, value, 1, 100 if each.name.endswith("_percent") else None)
+        elif not isinstance(value, Duration) or value.is_unresolved() or value.to_milliseconds() < 1:
+            raise ValueError(f"{name} is {value!r}; allowed: a Duration above 0")
 
 
 class _Status(cloudwatch.ConcreteWidget):
     """The alarms that there are when the app is synthesised; the CDK's own widget knows those of its construction."""
 
-    def __init__(self, alarms: Alarms) -> None:
+    def __init__(self, alarms: Mapping[str, cloudwatch.Alarm]) -> None:
         super().__init__(_WIDTH, _STATUS_HEIGHT)
         self._alarms = alarms
 
     def to_json(self) -> list[Any]:
-        alarms = list(self._alarms.by_name.values())
+        alarms = list(self._alarms.values())
         widget = cloudwatch.AlarmStatusWidget(alarms=alarms, width=_WIDTH, height=_STATUS_HEIGHT)
         widget.position(self._x or 0, self._y or 0)
         return widget.to_json()
 
 
-def graph(title: str, metrics: Sequence[cloudwatch.IMetric]) -> cloudwatch.GraphWidget:
-    """A third of a dashboard's row."""
-    return cloudwatch.GraphWidget(
-        title=title, left=list(metrics), width=_WIDTH // 3, left_y_axis=cloudwatch.YAxisProps(min=0, show_units=False)
-    )
+def _graphs(row: Mapping[str, Sequence[cloudwatch.IMetric]]) -> list[cloudwatch.IWidget]:
+    axis, width = cloudwatch.YAxisProps(min=0, show_units=False), _WIDTH // 3
+    graph = cloudwatch.GraphWidget
+    return [graph(title=title, left=list(row[title]), width=width, left_y_axis=axis) for title in row]
 
 
 def logged(title: str, functions: Sequence[lambda_.Function], query: str) -> cloudwatch.LogQueryWidget:

@@ -14,6 +14,15 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from ticketlock_cdk.either_stack import scopes_of
+from ticketlock_cdk.nag import acknowledge_wildcard
+
+MOST_MANAGED = 10
+"""How many managed policies a role may have."""
+INLINE_OF_A_FUNCTION = 7_500
+"""The characters of a function's inline policies, of 10,240 that a role may have, for what grows: the rest is for the
+table, its key, the logs and a network."""
+LONGEST_MACHINE_ARN = 147
+"""Also that of a machine's executions, with the longest names, in any Region."""
 
 _A_POLICY = 40
 _A_STATEMENT = 45
@@ -104,6 +113,20 @@ class Policies:
                 self._filling[place.node.path] = filling
             self._kept[kept] = filling.made
         return self._kept[kept]
+
+    def allow(self, place: Construct, actions: Sequence[str], arn: str, resource: str, characters: int) -> bool:
+        """Allow actions on a state machine, or on its executions, unless no policy has room: return whether one had.
+
+        Args:
+            arn: what is allowed.
+            place, actions, resource, characters: as for ``with_room``.
+        """
+        policies = self.with_room(place, actions, resource, characters)
+        for policy in policies:
+            policy.add_statements(iam.PolicyStatement(actions=list(actions), resources=[arn]))
+            if arn.endswith("*"):
+                acknowledge_wildcard(policy, arn, reason="Executions have names of their own; the machine is named.")
+        return bool(policies)
 
     def _new(self, place: Construct, *, is_first: bool, needed: int) -> _PolicyWithRoom | None:
         room = self._room

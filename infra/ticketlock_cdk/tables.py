@@ -12,6 +12,7 @@ from aws_cdk import aws_kms as kms
 from constructs import Construct
 
 from ticketlock.units._rows import KEY, OPEN_INDEX
+from ticketlock_cdk.nag import NIST, acknowledge
 
 # What a principal needs to use a table with such a key, without DynamoDB's wildcards. Creating the table needs
 # kms:CreateGrant too, which only the deployment needs:
@@ -129,51 +130,48 @@ class _Kind:
         keys: the partition key and the sort key, both text.
         index: its index, as in CreateTable, with one key, which is text, and only keys projected; None for none.
         where: where to use a table with replicas.
+        without_backup_plan: why a new one is in no backup plan.
     """
 
     keys: tuple[str, str]
     index: Mapping[str, Any] | None
     where: str
+    without_backup_plan: str
 
 
-_LOCKS = _Kind(("pk", "sk"), None, "use one lock in one Region only")
-_UNITS = _Kind(KEY, OPEN_INDEX, "run units in one Region only")
+LOCKS = _Kind(
+    ("pk", "sk"),
+    None,
+    "use one lock in one Region only",
+    "It has point-in-time recovery, and a table of locks is not to be restored under their holders.",
+)
+UNITS = _Kind(
+    KEY,
+    OPEN_INDEX,
+    "run units in one Region only",
+    "It has point-in-time recovery, and is restored together with the data tables.",
+)
 
 
-def new_lock_table(
-    scope: Construct, id: str, *, removal_policy: RemovalPolicy, encryption_key: kms.IKey | None
-) -> dynamodb.Table:
-    """A table billed on demand, with time to live and point-in-time recovery."""
-    return _new(scope, id, _LOCKS, removal_policy=removal_policy, encryption_key=encryption_key)
-
-
-def new_units_table(
-    scope: Construct, id: str, *, removal_policy: RemovalPolicy, encryption_key: kms.IKey | None
-) -> dynamodb.Table:
-    """A table billed on demand, with time to live, point-in-time recovery and the index of open units."""
-    return _new(scope, id, _UNITS, removal_policy=removal_policy, encryption_key=encryption_key)
-
-
-def given_lock_table(scope: Construct, id: str, table: dynamodb.ITable | str) -> dynamodb.ITable:
-    """The table that the construct's property ``table`` names.
-
-    Raises:
-        ValueError: it is not a table, or its keys or its time to live are known and wrong.
-    """
-    return _given(scope, id, table, _LOCKS)
-
-
-def given_units_table(scope: Construct, id: str, table: dynamodb.ITable | str) -> dynamodb.ITable:
-    """The table that the construct's property ``table`` names.
+def new_or_given(
+    scope: Construct,
+    id: str,
+    kind: _Kind,
+    given: dynamodb.ITable | str | None,
+    *,
+    removal_policy: RemovalPolicy,
+    encryption_key: kms.IKey | None,
+) -> dynamodb.ITable:
+    """The table that the construct's property ``table`` gives; if that is None, a new one.
 
     Raises:
         ValueError: it is not a table, or its keys, its time to live or its index are known and wrong.
     """
-    return _given(scope, id, table, _UNITS)
-
-
-def _given(scope: Construct, id: str, table: dynamodb.ITable | str, kind: _Kind) -> dynamodb.ITable:
-    found = given_table(scope, id, table, "table")
+    if given is None:
+        made = _new(scope, id, kind, removal_policy=removal_policy, encryption_key=encryption_key)
+        acknowledge(made, "DynamoDBInBackupPlan", pack=NIST, reason=kind.without_backup_plan)
+        return made
+    found = given_table(scope, id, given, "table")
     _check(scope, found, kind)
     return found
 
@@ -243,7 +241,7 @@ def _shown(keys: Mapping[str, tuple[str, str | None]]) -> str:
 def _new(
     scope: Construct, id: str, kind: _Kind, *, removal_policy: RemovalPolicy, encryption_key: kms.IKey | None
 ) -> dynamodb.Table:
-    """A new table.
+    """A table billed on demand, with time to live and point-in-time recovery.
 
     Not a TableV2: that is a global table, and a replica in another Region judges conditions by itself, which would
     break exclusion:

@@ -26,7 +26,7 @@ from ticketlock_cdk.either_stack import either_stack
 from ticketlock_cdk.lock.lock_functions import Environment, environment_of
 from ticketlock_cdk.machine_keys import key_arn_of
 from ticketlock_cdk.nag import acknowledge_wildcard
-from ticketlock_cdk.policies import Policies, Room, is_attached
+from ticketlock_cdk.policies import LONGEST_MACHINE_ARN, Policies, Room, is_attached
 from ticketlock_cdk.tables import TO_SEND, let_read, let_write
 
 _RESOURCES_A_STATEMENT = 12
@@ -80,7 +80,6 @@ _LISTED = (
 )
 
 _BY_HAND = "no such call, and the policies that docs/operations.md lists, by hand"
-_LONGEST_MACHINE_ARN = 147
 # Of 10, so that the principal may have others.
 _MOST_MANAGED = 8
 
@@ -334,7 +333,7 @@ def grant_use(grantee: Grantee, *, table: dynamodb.ITable, machines: Sequence[sf
         keys.pop(table.encryption_key.key_arn, None)
     wakes = [(["states:SendTaskSuccess"], machine, machine.state_machine_arn) for machine in machines]
     for actions, machine, arn in [*wakes, *((list(TO_SEND), machine, arn) for arn, machine in keys.items())]:
-        for room in grantee.room_for(actions, machine, _LONGEST_MACHINE_ARN):
+        for room in grantee.room_for(actions, machine, LONGEST_MACHINE_ARN):
             grant = grant.combine(iam.Grant.add_to_principal(grantee=room, actions=actions, resource_arns=[arn]))
     return _with_key(grant, grantee, table, let_write)
 

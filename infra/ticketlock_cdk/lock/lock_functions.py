@@ -2,23 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from aws_cdk import Duration, RemovalPolicy, Stack, Stage, Token
+from aws_cdk import Duration, Stack, Token
 from aws_cdk import aws_dynamodb as dynamodb
-from aws_cdk import aws_iam as iam
-from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
-from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from ticketlock_cdk.assets import stage_functions
-from ticketlock_cdk.ended_executions import EndedExecutions
-from ticketlock_cdk.functions import Hosting, check_bound, new_dead_letter_queue, new_function, send_failures
+from ticketlock_cdk.assets import OF_LOCKS
+from ticketlock_cdk.checks import check_bound
+from ticketlock_cdk.functions import Hosting, code_of, new_function
 from ticketlock_cdk.lock.settings import LockSettings
 from ticketlock_cdk.nag import NIST, acknowledge
-from ticketlock_cdk.tables import let_write
 
 # With some 30 ms each, more than 300 clean-ups a second; few enough for any account that may reserve concurrency.
 # Without a bound 3,000 executions that end together take the concurrency that heartbeats need.
@@ -75,47 +70,6 @@ class Environment:
         return any(part in self._known and self._known[part][0] != value for part, value in found.items())
 
 
-class CleanUp(Construct):
-    """Invokes the clean-up function whenever an execution of the watched machines ends in such a way.
-
-    It is best effort, like EventBridge's delivery; the lease is the guarantee.
-
-    Attributes:
-        dead_letter_queue: the events that could not be delivered, or whose clean-up failed three times.
-    """
-
-    def __init__(
-        self,
-        scope: Construct,
-        id: str,
-        *,
-        function: lambda_.Function,
-        removal_policy: RemovalPolicy,
-        encryption_key: kms.IKey | None,
-    ) -> None:
-        super().__init__(scope, id)
-        self.dead_letter_queue = new_dead_letter_queue(
-            self, "DeadLetters", removal_policy=removal_policy, encryption_key=encryption_key
-        )
-        send_failures(
-            self,
-            function,
-            self.dead_letter_queue,
-            retry_attempts=2,
-            max_event_age=Duration.hours(6),
-            encryption_key=encryption_key,
-        )
-        self._ended = EndedExecutions(function, self.dead_letter_queue, rule_id="CleanUpRule", what="clean-up")
-
-    def watch(self, place: Construct, machine: sfn.IStateMachine) -> None:
-        """Clean up after the executions of a machine, by a rule in this scope that several machines share.
-
-        Raises:
-            ValueError: there are too many rules; names the machine.
-        """
-        self._ended.watch(place, machine)
-
-
 @dataclass(frozen=True, slots=True)
 class _Step:
     """One handler.
@@ -162,31 +116,13 @@ _CLEAN_UP = _Step(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Machines:
-    """What Lambda runs the functions on.
-
-    Attributes:
-        hosting: the settings that all functions share.
-        snap_start: whether all but the clean-up start from snapshots.
-        clean_up_concurrency: how many clean-ups run at once, reserved; None for no reservation, and no bound but the
-            account's.
-    """
-
-    hosting: Hosting
-    snap_start: bool
-    clean_up_concurrency: int | None
-
-    def __post_init__(self) -> None:
-        if self.clean_up_concurrency is not None:
-            check_bound("clean_up_concurrency", self.clean_up_concurrency, 1, 1_000)
-
-
 class LockFunctions(Construct):
     """The functions of one lock table.
 
     Attributes:
         all: all functions.
+        bounded: those that their reserved concurrency throttles as a matter of course: an event of the clean-up that
+            is not handled in hours goes to the dead-letter queue.
         arns: the ARNs that state machines invoke, by the construct's id: the alias of the newest version.
         take_ticket: checks the request; takes the lock or joins the queue.
         wait_for_wake_up: stores the task token of a parked waiter.
@@ -208,55 +144,50 @@ class LockFunctions(Construct):
         table: dynamodb.ITable,
         settings: LockSettings,
         service_name: str,
-        machines: Machines,
+        hosting: Hosting,
+        snap_start: bool,
+        clean_up_concurrency: int | None,
     ) -> None:
         super().__init__(scope, id)
-        self._machines = machines
-        self._table = table
-        self._service_name = service_name
+        if clean_up_concurrency is not None:
+            check_bound("clean_up_concurrency", clean_up_concurrency, 1, 1_000)
+        self._snapshots = lambda_.SnapStartConf.ON_PUBLISHED_VERSIONS if snap_start else None
+        self._common: Mapping[str, Any] = {
+            "code": code_of(self, OF_LOCKS),
+            "service_name": service_name,
+            "table": table,
+            "hosting": hosting,
+        }
         self.all: list[lambda_.Function] = []
         self.arns: dict[str, str] = {}
         self.called_by_machines: dict[str, list[str]] = {}
-        stage = Stage.of(self)
-        assert stage is not None  # a construct outside an app cannot be synthesised
-        self._code = lambda_.Code.from_asset(str(stage_functions(Path(stage.asset_outdir))))
-        timeout = Duration.seconds(settings.function_timeout_s)
-        self.take_ticket = self._function(_TAKE_TICKET, timeout)
-        self.wait_for_wake_up = self._function(_WAIT_FOR_WAKE_UP, Duration.seconds(settings.heartbeat_timeout_s))
-        self.check_position = self._function(_CHECK_POSITION, timeout)
-        self.heartbeat = self._function(_HEARTBEAT, Duration.seconds(settings.heartbeat_timeout_s))
-        self.release = self._function(_RELEASE, timeout)
+        timeout, beat = (Duration.seconds(each) for each in (settings.function_timeout_s, settings.heartbeat_timeout_s))
+        self.take_ticket = self._step(_TAKE_TICKET, timeout)
+        self.wait_for_wake_up = self._step(_WAIT_FOR_WAKE_UP, beat)
+        self.check_position = self._step(_CHECK_POSITION, timeout)
+        self.heartbeat = self._step(_HEARTBEAT, beat)
+        self.release = self._step(_RELEASE, timeout)
         self.clean_up = self._function(
-            _CLEAN_UP, Duration.seconds(_CLEAN_UP_S), reserved_concurrent_executions=machines.clean_up_concurrency
+            _CLEAN_UP, Duration.seconds(_CLEAN_UP_S), reserved_concurrent_executions=clean_up_concurrency
         )
+        self.bounded = () if clean_up_concurrency is None else (self.clean_up,)
         self.answering = [self.wait_for_wake_up, self.check_position, self.heartbeat, self.release, self.clean_up]
         self.failing = [self.heartbeat, self.release]
 
+    def _step(self, step: _Step, timeout: Duration) -> lambda_.Function:
+        function = self._function(step, timeout, snap_start=self._snapshots)
+        # For any settings. A snapshot belongs to a version, and running executions invoke what their definition
+        # names: an alias outlives versions, and must outlive snap_start too.
+        # https://docs.aws.amazon.com/lambda/latest/dg/snapstart.html
+        alias = lambda_.Alias(self, f"{step.id}Live", alias_name="live", version=function.current_version)
+        self.arns[step.id] = alias.function_arn
+        self.called_by_machines[step.id] = [function.function_arn, alias.function_arn]
+        acknowledge(function, "LambdaDLQ", pack=NIST, reason="A state machine awaits it, and repeats what fails.")
+        return function
+
     def _function(self, step: _Step, timeout: Duration, **more: Any) -> lambda_.Function:
-        stepping = step is not _CLEAN_UP
-        if stepping and self._machines.snap_start:
-            more["snap_start"] = lambda_.SnapStartConf.ON_PUBLISHED_VERSIONS
         function = new_function(
-            self,
-            step.id,
-            code=self._code,
-            handler=step.handler,
-            timeout=timeout,
-            environment={"TABLE_NAME": self._table.table_name, "POWERTOOLS_SERVICE_NAME": self._service_name},
-            hosting=self._machines.hosting,
-            **more,
+            self, step.id, handler=step.handler, timeout=timeout, actions=step.actions, **self._common, **more
         )
-        function.add_to_role_policy(iam.PolicyStatement(actions=list(step.actions), resources=[self._table.table_arn]))
-        if self._table.encryption_key is not None:
-            let_write(function, self._table.encryption_key)
-        if stepping:
-            # For any settings. A snapshot belongs to a version, and running executions invoke what their definition
-            # names: an alias outlives versions, and must outlive snap_start too.
-            # https://docs.aws.amazon.com/lambda/latest/dg/snapstart.html
-            alias = lambda_.Alias(self, f"{step.id}Live", alias_name="live", version=function.current_version)
-            self.arns[step.id] = alias.function_arn
-            reason = "A state machine awaits it, and repeats what fails."
-            acknowledge(function, "LambdaDLQ", pack=NIST, reason=reason)
-            self.called_by_machines[step.id] = [function.function_arn, alias.function_arn]
         self.all.append(function)
         return function

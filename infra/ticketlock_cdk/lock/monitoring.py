@@ -1,41 +1,34 @@
 """Metrics, alarms and the dashboard of a lock table."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
-from aws_cdk import aws_dynamodb as dynamodb
-from aws_cdk import aws_lambda as lambda_
-from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
-from constructs import Construct
 
+from ticketlock_cdk.lock.lock_functions import LockFunctions
 from ticketlock_cdk.monitoring import (
     MINUTE,
     MOST,
-    Alarms,
-    AlarmSettings,
+    PERIOD,
+    AlarmRow,
     Metrics,
+    Monitoring,
     check_thresholds,
     error_rate,
     errors_of,
-    graph,
     logged,
-    new_dashboard,
-    throttles_of,
 )
 
-_PERIOD = Duration.minutes(5)
 _OLDEST_WAITER = Duration.minutes(15)
 
 _WHO_WAITS = 'docs/runbook.md, "First: who is stuck"'
 _TOO_SLOW = 'docs/runbook.md, "The queue moves, but too slowly"'
 _NO_ONE_TAKES_IT = 'docs/runbook.md, "Free, but no one takes it"'
 _WORKFLOWS = 'docs/runbook.md, "Workflows"'
-_DEAD_LETTERS = 'docs/operations.md, "A message in a dead-letter queue"'
 _SCALE = 'docs/operations.md, "How far it scales"'
 
 # Those whose log lines tell of waiters.
@@ -134,116 +127,140 @@ class AlarmThresholds:
         check_thresholds(self)
 
 
-def list_command(table: dynamodb.ITable) -> str:
-    """The command that shows the busy locks of a table, the stuck ones first."""
-    return f"ticketlock top {_of(table)}"
+@dataclass(eq=False, kw_only=True)
+class LockMonitoring(Monitoring):
+    """The alarms and the dashboard of a lock, its functions, its state machines and its table.
 
+    Args:
+        metrics: the lock's.
+        thresholds: those of the alarms.
+        functions: its functions.
+        machines: its state machines.
+        longest_parking: after this time a parked waiter polls.
+    """
 
-def _of(table: dynamodb.ITable) -> str:
-    return f"--table {table.table_name} --region {table.env.region}"
+    metrics: LockMetrics
+    thresholds: AlarmThresholds
+    functions: LockFunctions
+    machines: Sequence[sfn.IStateMachine]
+    longest_parking: Duration
 
+    @property
+    def list_command(self) -> str:
+        """The command that shows the busy locks of the table, the stuck ones first."""
+        return self.command("top --table")
 
-class LockAlarms(Alarms):
-    """The alarms of a lock, its functions, its state machines and its table."""
-
-    def __init__(
-        self,
-        scope: Construct,
-        id: str,
-        *,
-        metrics: LockMetrics,
-        functions: Sequence[lambda_.IFunction],
-        bounded: Sequence[lambda_.IFunction],
-        machines: Sequence[sfn.IStateMachine],
-        table: dynamodb.ITable,
-        dead_letter_queue: sqs.IQueue,
-        thresholds: AlarmThresholds,
-        alarm_actions: Sequence[cloudwatch.IAlarmAction],
-        longest_parking: Duration,
-    ) -> None:
-        super().__init__(scope, id, alarm_actions=alarm_actions)
-        look, check = list_command(table), f"ticketlock doctor {_of(table)}"
-        self.add(
-            "LostLeases",
-            AlarmSettings(
-                metric=metrics.metric_lost_leases(period=_PERIOD),
-                threshold=thresholds.lost_leases,
-                says="A lease ended before its work did: the work was stopped, or ended too late.",
-                command=look,
-                page=_WORKFLOWS,
+    def alarm_rows(self) -> Mapping[str, AlarmRow]:
+        """The table of the alarms, by what they watch."""
+        metrics, at = self.metrics, self.thresholds
+        return {
+            "LostLeases": AlarmRow(
+                metrics.metric_lost_leases(period=PERIOD),
+                at.lost_leases,
+                "A lease ended before its work did: the work was stopped, or ended too late.",
+                _WORKFLOWS,
             ),
-        )
-        self.add(
-            "RecordWaitsExceeded",
-            AlarmSettings(
-                metric=metrics.metric_record_waits_exceeded(period=_PERIOD),
-                threshold=thresholds.record_waits_exceeded,
-                says="Executions give up waiting for their turn.",
-                command=look,
-                page=_TOO_SLOW,
-                datapoints=MOST,
+            "RecordWaitsExceeded": AlarmRow(
+                metrics.metric_record_waits_exceeded(period=PERIOD),
+                at.record_waits_exceeded,
+                "Executions give up waiting for their turn.",
+                _TOO_SLOW,
+                MOST,
             ),
-        )
-        self.add(
-            "OldestWaiter",
-            AlarmSettings(
-                metric=metrics.metric_oldest_waiter_age(period=_period_of_polls(longest_parking)),
-                threshold=thresholds.oldest_waiter.to_milliseconds(),
-                says="The first in line has waited for long: the holder is slow, or the queue is too long.",
-                command=look,
-                page=_WHO_WAITS,
+            "OldestWaiter": AlarmRow(
+                metrics.metric_oldest_waiter_age(period=_period_of_polls(self.longest_parking)),
+                at.oldest_waiter.to_milliseconds(),
+                "The first in line has waited for long: the holder is slow, or the queue is too long.",
+                _WHO_WAITS,
             ),
-        )
-        self.add(
-            "DeadLetters",
-            AlarmSettings(
-                metric=dead_letter_queue.metric_approximate_number_of_messages_visible(
-                    period=_PERIOD, statistic=cloudwatch.Stats.MAXIMUM
-                ),
-                threshold=thresholds.dead_letters,
-                says="The clean-up after an execution failed: its lock is left to the end of its lease.",
-                command=look,
-                page=_DEAD_LETTERS,
+            "DeadLetters": self.dead_letters(
+                at.dead_letters, "The clean-up after an execution failed: its lock is left to the end of its lease."
             ),
-        )
-        for function in functions:
-            name = function.node.id
-            self.add(
-                f"{name}Errors",
-                errors_of(function, name, thresholds.function_error_percent, command=check, page=_NO_ONE_TAKES_IT),
-            )
-            if function in bounded:
-                continue
-            self.add(
-                f"{name}Throttles",
-                AlarmSettings(
-                    metric=function.metric_throttles(period=MINUTE),
-                    threshold=thresholds.function_throttles,
-                    says=f"Lambda throttles the function {name}: the account's concurrency is used up.",
-                    command=look,
-                    page=_NO_ONE_TAKES_IT,
-                    datapoints=MOST,
-                ),
-            )
-        for machine in machines:
-            self.add(
-                f"{machine.node.id}ExecutionThrottled",
-                AlarmSettings(
-                    # Its statistic is the sum:
-                    # https://docs.aws.amazon.com/step-functions/latest/dg/procedure-cw-metrics.html
-                    metric=machine.metric_throttled(period=MINUTE),
-                    threshold=thresholds.execution_throttles,
-                    says=f"Step Functions delays transitions of {machine.node.id}: the account's quota is used up.",
-                    command=look,
-                    page=_SCALE,
-                    datapoints=MOST,
-                ),
-            )
-        for what in ("Read", "Write"):
-            self.add(
-                f"Table{what}Throttles",
-                throttles_of(table, what, thresholds.table_throttles, command=check, page=_SCALE),
-            )
+            **dict(self._of_functions()),
+            **dict(self._of_machines()),
+            **dict(self.throttle_rows(at.table_throttles, _SCALE, self._check)),
+        }
+
+    @property
+    def _check(self) -> str:
+        return self.command("doctor --table")
+
+    def _of_functions(self) -> Iterator[tuple[str, AlarmRow]]:
+        percent, calls = self.thresholds.function_error_percent, self.thresholds.function_throttles
+        for each in self.functions.all:
+            name = each.node.id
+            yield f"{name}Errors", errors_of(each, name, percent, _NO_ONE_TAKES_IT, self._check)
+            if each not in self.functions.bounded:
+                says = f"Lambda throttles the function {name}: the account's concurrency is used up."
+                metric = each.metric_throttles(period=MINUTE)
+                yield f"{name}Throttles", AlarmRow(metric, calls, says, _NO_ONE_TAKES_IT, MOST)
+
+    def _of_machines(self) -> Iterator[tuple[str, AlarmRow]]:
+        for each in self.machines:
+            name = each.node.id
+            says = f"Step Functions delays transitions of {name}: the account's quota is used up."
+            # Its statistic is the sum: https://docs.aws.amazon.com/step-functions/latest/dg/procedure-cw-metrics.html
+            metric = each.metric_throttled(period=MINUTE)
+            yield f"{name}ExecutionThrottled", AlarmRow(metric, self.thresholds.execution_throttles, says, _SCALE, MOST)
+
+    def log_query(self) -> cloudwatch.LogQueryWidget:
+        """The tickets that wait, the oldest first."""
+        polling = [each for each in self.functions.all if each.node.id in _POLLING]
+        return logged("Oldest waiters", polling, _OLDEST_WAITERS)
+
+    def graphs(self) -> Sequence[Mapping[str, Sequence[cloudwatch.IMetric]]]:
+        """The table of the graphs of a lock, its state machines, its functions and its table."""
+        metrics, functions, queue = self.metrics, self.functions.all, self.dead_letter_queue
+        p99, spread = cloudwatch.Stats.p(99), (cloudwatch.Stats.p(50), cloudwatch.Stats.p(99), cloudwatch.Stats.MAXIMUM)
+        waits = [metrics.metric_wait_time(statistic=each, label=f"waited, {each}") for each in spread]
+        holds = [metrics.metric_hold_time(statistic=each, label=f"held, {each}") for each in spread]
+        return [
+            {
+                "Grants": [metrics.metric_grants(label="grants")],
+                "Waiting (ms)": [*waits, metrics.metric_oldest_waiter_age(label="oldest waiter")],
+                "Holding (ms)": holds,
+            },
+            {
+                "Leases": [
+                    metrics.metric_lost_leases(label="lost"),
+                    metrics.metric_takeovers(label="taken over"),
+                    metrics.metric_abandoned_holds(label="left to their end"),
+                    metrics.metric_holds_left_to_lease(label="left to their end by the clean-up"),
+                ],
+                "Gave up, and cleaned up": [
+                    metrics.metric_record_waits_exceeded(label="record waits exceeded"),
+                    metrics.metric_cleaned_up_places(label="places left"),
+                    metrics.metric_cleaned_up_holds(label="locks freed"),
+                    queue.metric_approximate_number_of_messages_visible(label="clean-ups that failed"),
+                ],
+                "Executions": [
+                    metric
+                    for machine in self.machines
+                    for metric in (
+                        machine.metric_started(),
+                        machine.metric_succeeded(),
+                        machine.metric_failed(),
+                        machine.metric_aborted(),
+                        machine.metric_timed_out(),
+                        machine.metric_throttled(),
+                    )
+                ],
+            },
+            {
+                "Function calls": [each.metric_invocations() for each in functions],
+                "Function errors (%)": [error_rate(each) for each in functions],
+                "Function durations, p99 (ms)": [each.metric_duration(statistic=p99) for each in functions],
+            },
+            {
+                "Throttles": [
+                    *(each.metric_throttles() for each in functions),
+                    *self.throttle_metrics("reads of the table", "writes of the table"),
+                ],
+                "Table capacity": self.capacity(),
+                # A failed condition is normal: it tells the protocol that another owner was first.
+                "Conditions refused": [self.table.metric_conditional_check_failed_requests()],
+            },
+        ]
 
 
 def _period_of_polls(longest_parking: Duration) -> Duration:
@@ -253,92 +270,4 @@ def _period_of_polls(longest_parking: Duration) -> Duration:
     https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutMetricAlarm.html
     """
     minutes = 1 + math.ceil(longest_parking.to_seconds() / 60)
-    return Duration.minutes(min(24 * 60, max(int(_PERIOD.to_minutes()), minutes)))
-
-
-def lock_dashboard(
-    scope: Construct,
-    id: str,
-    *,
-    metrics: LockMetrics,
-    functions: Sequence[lambda_.Function],
-    machines: Sequence[sfn.IStateMachine],
-    table: dynamodb.ITable,
-    dead_letter_queue: sqs.IQueue,
-    alarms: Alarms | None,
-) -> cloudwatch.Dashboard:
-    """A dashboard of a lock, its state machines, its functions and its table."""
-    p50, p99, longest = cloudwatch.Stats.p(50), cloudwatch.Stats.p(99), cloudwatch.Stats.MAXIMUM
-    waits = [metrics.metric_wait_time(statistic=each, label=f"waited, {each}") for each in (p50, p99, longest)]
-    holds = [metrics.metric_hold_time(statistic=each, label=f"held, {each}") for each in (p50, p99, longest)]
-    return new_dashboard(
-        scope,
-        id,
-        alarms=alarms,
-        rows=[
-            [logged("Oldest waiters", [each for each in functions if each.node.id in _POLLING], _OLDEST_WAITERS)],
-            [
-                graph("Grants", [metrics.metric_grants(label="grants")]),
-                graph("Waiting (ms)", [*waits, metrics.metric_oldest_waiter_age(label="oldest waiter")]),
-                graph("Holding (ms)", holds),
-            ],
-            [
-                graph(
-                    "Leases",
-                    [
-                        metrics.metric_lost_leases(label="lost"),
-                        metrics.metric_takeovers(label="taken over"),
-                        metrics.metric_abandoned_holds(label="left to their end"),
-                        metrics.metric_holds_left_to_lease(label="left to their end by the clean-up"),
-                    ],
-                ),
-                graph(
-                    "Gave up, and cleaned up",
-                    [
-                        metrics.metric_record_waits_exceeded(label="record waits exceeded"),
-                        metrics.metric_cleaned_up_places(label="places left"),
-                        metrics.metric_cleaned_up_holds(label="locks freed"),
-                        dead_letter_queue.metric_approximate_number_of_messages_visible(label="clean-ups that failed"),
-                    ],
-                ),
-                graph(
-                    "Executions",
-                    [
-                        metric
-                        for machine in machines
-                        for metric in (
-                            machine.metric_started(),
-                            machine.metric_succeeded(),
-                            machine.metric_failed(),
-                            machine.metric_aborted(),
-                            machine.metric_timed_out(),
-                            machine.metric_throttled(),
-                        )
-                    ],
-                ),
-            ],
-            [
-                graph("Function calls", [each.metric_invocations() for each in functions]),
-                graph("Function errors (%)", [error_rate(each) for each in functions]),
-                graph("Function durations, p99 (ms)", [each.metric_duration(statistic=p99) for each in functions]),
-            ],
-            [
-                graph(
-                    "Throttles",
-                    [
-                        *(each.metric_throttles() for each in functions),
-                        table.metric("ReadThrottleEvents", statistic=cloudwatch.Stats.SUM, label="reads of the table"),
-                        table.metric(
-                            "WriteThrottleEvents", statistic=cloudwatch.Stats.SUM, label="writes of the table"
-                        ),
-                    ],
-                ),
-                graph(
-                    "Table capacity",
-                    [table.metric_consumed_read_capacity_units(), table.metric_consumed_write_capacity_units()],
-                ),
-                # A failed condition is normal: it tells the protocol that another owner was first.
-                graph("Conditions refused", [table.metric_conditional_check_failed_requests()]),
-            ],
-        ],
-    )
+    return Duration.minutes(min(24 * 60, max(int(PERIOD.to_minutes()), minutes)))

@@ -10,15 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from aws_cdk import Aws, RemovalPolicy, Stack
+from aws_cdk import Aws, Stack
 from aws_cdk import aws_dynamodb as dynamodb
-from aws_cdk import aws_kms as kms
-from aws_cdk import aws_logs as logs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
 from ticketlock.workflow._turn import PARKS_PER_POLL
 from ticketlock_cdk.assets import source_folder
+from ticketlock_cdk.functions import Hosting
 from ticketlock_cdk.lock.grants import let_invoke, let_nest, let_write_sessions
 from ticketlock_cdk.lock.lock_functions import LockFunctions
 from ticketlock_cdk.lock.settings import HandOver, LockSettings
@@ -173,19 +172,12 @@ class SerializeMachine(Construct):
         settings: LockSettings,
         targets: Sequence[Target],
         retired_targets: Sequence[Target],
-        log_retention: logs.RetentionDays,
-        removal_policy: RemovalPolicy,
-        encryption_key: kms.IKey | None,
+        hosting: Hosting,
     ) -> None:
         super().__init__(scope, id)
-        self._encryption_key = encryption_key
-        self._logging: dict[str, Any] = {
-            "retention": log_retention,
-            "removal_policy": removal_policy,
-            "encryption_key": encryption_key,
-        }
-        if encryption_key is not None:
-            let_log_delivery_decrypt(encryption_key, self)
+        self._hosting = hosting
+        if hosting.encryption_key is not None:
+            let_log_delivery_decrypt(hosting.encryption_key, self)
         steps = ("CheckPosition", "WaitForWakeUp", "Heartbeat")
         going_on = {f"{step}Arn": functions.arns[step] for step in steps}
         self.continues = self._machine("Continue", continue_definition(settings), going_on)
@@ -215,6 +207,14 @@ class SerializeMachine(Construct):
     def _machine(self, id: str, definition: Mapping[str, Any], substitutions: Mapping[str, str]) -> sfn.StateMachine:
         # json.dumps, not Stack.to_json_string: that loses every null on its way through jsii, and null means something
         # here. The tokens among the targets are ARNs, which need no escaping.
+        hosting = self._hosting
+        log_group = machine_log_group(
+            self,
+            "Logs" if id == "StateMachine" else f"{id}Logs",
+            retention=hosting.log_retention,
+            removal_policy=hosting.removal_policy,
+            encryption_key=hosting.encryption_key,
+        )
         machine = sfn.StateMachine(
             self,
             id,
@@ -223,7 +223,7 @@ class SerializeMachine(Construct):
             definition_substitutions={"Partition": Aws.PARTITION, **substitutions},
             tracing_enabled=True,
             logs=sfn.LogOptions(
-                destination=machine_log_group(self, "Logs" if id == "StateMachine" else f"{id}Logs", **self._logging),
+                destination=log_group,
                 level=sfn.LogLevel.ALL,
                 # The work's input and output are the user's, and a task token allows anyone to answer for the task.
                 include_execution_data=False,
@@ -235,6 +235,6 @@ class SerializeMachine(Construct):
         # to say where in a Parallel that is.
         resource.add_metadata("cfn-lint", {"config": {"ignore_checks": ["E1101", "E3601"]}})
         acknowledge_wildcard(machine, reason="X-Ray and the delivery of logs name no resources.")
-        if self._encryption_key is not None:
-            encrypt(machine, self._encryption_key)
+        if hosting.encryption_key is not None:
+            encrypt(machine, hosting.encryption_key)
         return machine

@@ -9,6 +9,7 @@ from aws_cdk import Duration
 from ticketlock.locks._modes import MAX_HOLDERS
 from ticketlock.locks._outcomes import MAX_LEASE_MS
 from ticketlock.workflow._turn import BEATS_AN_EXECUTION, most_polls_an_execution
+from ticketlock_cdk.checks import check_bound, check_flag
 
 MIN_LEASE_S = 10
 _MAX_LEASE_S = MAX_LEASE_MS // 1_000
@@ -96,8 +97,7 @@ class LockSettings:
             ("polls_an_execution", polls, 2, most_polls),
             ("beats_an_execution", beats_an_execution, 2, BEATS_AN_EXECUTION),
         ):
-            if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-                raise ValueError(f"{name} is {value!r}; allowed: a whole number from {least} to {most:,}")
+            check_bound(name, value, least, most)
         return cls(
             lease_s=int(lease_s),
             poll_s=int(poll_s),
@@ -119,16 +119,6 @@ class LockSettings:
     def heartbeat_timeout_s(self) -> int:
         """The heartbeat's time-out, shorter than its state's, so that no heartbeat outlives its turn."""
         return min(_LONGEST_FUNCTION_S, self.lease_s // 2 - 1)
-
-
-def check_flag(name: str, value: object) -> None:
-    """Check that a value is a bool, not a text such as a value from the context.
-
-    Raises:
-        ValueError: it is not a bool; the message names it.
-    """
-    if not isinstance(value, bool):
-        raise ValueError(f"{name} is {value!r}; allowed: True or False")
 
 
 def _work_timeout_s(work_timeout: Duration | None, lease_s: int, *, heartbeat: bool) -> int:

@@ -14,17 +14,9 @@ from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
 from ticketlock_cdk.lock.lock_functions import LockFunctions
-from ticketlock_cdk.nag import acknowledge_wildcard
-from ticketlock_cdk.policies import Policies, Room
+from ticketlock_cdk.policies import INLINE_OF_A_FUNCTION, LONGEST_MACHINE_ARN, MOST_MANAGED, Policies, Room
 from ticketlock_cdk.references import named_in
 from ticketlock_cdk.tables import TO_SEND
-
-# In characters, with the longest names, in any Region: names known only at deploy time must fit as well.
-_AN_ARN = 147
-# https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html
-_MOST_MANAGED_POLICIES = 10
-# Of the 10,240 characters of a role's inline policies: the rest is for the table, its key, the logs and a network.
-_INLINE_POLICIES = 7_500
 
 
 class StepRoles:
@@ -82,7 +74,7 @@ class _StepRole:
         assert function.role is not None
         self.function = function
         self._role: iam.IRole = function.role
-        room = Room(inline=_INLINE_POLICIES, managed=_MOST_MANAGED_POLICIES)
+        room = Room(inline=INLINE_OF_A_FUNCTION, managed=MOST_MANAGED)
         self._policies = Policies(self._role, function.node.id, room)
         self._allowed: set[str] = set()
 
@@ -93,14 +85,8 @@ class _StepRole:
         if asked in self._allowed:
             return
         self._allowed.add(asked)
-        policies = self._policies.with_room(place, actions, asked, _AN_ARN)
-        if not policies:
+        if not self._policies.allow(place, actions, arn, asked, LONGEST_MACHINE_ARN):
             raise ValueError(
                 f"{what}: the role {self._role.node.path} has no room for it in its inline and "
-                f"{_MOST_MANAGED_POLICIES} managed policies; allowed: fewer state machines for one TicketLock"
+                f"{MOST_MANAGED} managed policies; allowed: fewer state machines for one TicketLock"
             )
-        for policy in policies:
-            policy.add_statements(iam.PolicyStatement(actions=list(actions), resources=[arn]))
-            if arn.endswith("*"):
-                reason = "Executions have names of their own; the machine is named."
-                acknowledge_wildcard(policy, arn, reason=reason)

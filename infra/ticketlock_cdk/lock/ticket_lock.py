@@ -17,28 +17,21 @@ from constructs import Construct
 
 from ticketlock.locks._items import DEFAULT_NAMESPACE
 from ticketlock.workflow._turn import BEATS_AN_EXECUTION
-from ticketlock_cdk.functions import MEMORY_MB, Hosting
+from ticketlock_cdk.ended_executions import EndedExecutions
+from ticketlock_cdk.functions import MEMORY_MB, Hosting, new_dead_letter_queue
 from ticketlock_cdk.lock import grants
 from ticketlock_cdk.lock.attached import AllAttached
-from ticketlock_cdk.lock.lock_functions import (
-    CLEAN_UP_CONCURRENCY,
-    CleanUp,
-    Environment,
-    LockFunctions,
-    Machines,
-    environment_of,
-)
-from ticketlock_cdk.lock.monitoring import AlarmThresholds, LockAlarms, LockMetrics, list_command, lock_dashboard
+from ticketlock_cdk.lock.lock_functions import CLEAN_UP_CONCURRENCY, Environment, LockFunctions, environment_of
+from ticketlock_cdk.lock.monitoring import AlarmThresholds, LockMetrics, LockMonitoring
 from ticketlock_cdk.lock.serialize_machine import SerializeMachine
 from ticketlock_cdk.lock.serialized import Protected, RecordWaitOrPath, Serialized, is_in_jsonata, work_of
-from ticketlock_cdk.lock.settings import HandOver, LockSettings, RecordWait, check_flag
+from ticketlock_cdk.lock.settings import HandOver, LockSettings, RecordWait
 from ticketlock_cdk.lock.step_roles import StepRoles
 from ticketlock_cdk.lock.targets import EXPRESS, Target, check_all, executions_arn, is_express, parse_targets
 from ticketlock_cdk.machine_keys import key_arn_of
-from ticketlock_cdk.monitoring import alarm_actions_of, service_name_of
-from ticketlock_cdk.nag import NIST, acknowledge
+from ticketlock_cdk.monitoring import service_name_of
 from ticketlock_cdk.network import Network
-from ticketlock_cdk.tables import given_lock_table, let_logs_use, new_lock_table
+from ticketlock_cdk.tables import LOCKS, let_logs_use, new_or_given
 
 _LEASE = Duration.seconds(60)
 _POLL = Duration.seconds(5)
@@ -143,7 +136,7 @@ class TicketLock(LockMetrics, Construct):
     ) -> None:
         super().__init__(scope, id)
         self.service_name = service_name_of(self)
-        settings = LockSettings.of(
+        self._settings = LockSettings.of(
             lease=lease,
             poll=poll,
             default_record_wait=default_record_wait,
@@ -154,120 +147,99 @@ class TicketLock(LockMetrics, Construct):
             polls_an_execution=polls_an_execution,
             beats_an_execution=beats_an_execution,
         )
-        check_flag("dashboard", dashboard)
-        check_flag("alarms", alarms)
         self._environment = Environment(Stack.of(self))
         self._grantees = grants.Grantees(self, self._environment)
         allowed = parse_targets("targets", targets, self._environment)
         retired = parse_targets("retired_targets", retired_targets, self._environment)
         check_all(allowed, retired)
-        actions = alarm_actions_of(alarms=alarms, alarm_actions=alarm_actions, alarm_topic=alarm_topic)
-        network = Network.of(self, vpc=vpc, vpc_subnets=vpc_subnets, security_groups=security_groups)
-        lock_table: dynamodb.ITable = (
-            new_lock_table(self, "Table", removal_policy=removal_policy, encryption_key=encryption_key)
-            if table is None
-            else given_lock_table(self, "Table", table)
-        )
-        if table is None:
-            reason = "It has point-in-time recovery, and a table of locks is not to be restored under their holders."
-            acknowledge(lock_table, "DynamoDBInBackupPlan", pack=NIST, reason=reason)
-        if encryption_key is not None:
-            let_logs_use(encryption_key, self)
-        functions = LockFunctions(
-            self,
-            "Functions",
-            table=lock_table,
-            settings=settings,
-            service_name=self.service_name,
-            machines=Machines(
-                hosting=Hosting(
-                    memory_mb=memory_size,
-                    architecture=architecture,
-                    network=network,
-                    log_retention=log_retention,
-                    removal_policy=removal_policy,
-                    encryption_key=encryption_key,
-                ),
-                snap_start=snap_start,
-                clean_up_concurrency=clean_up_concurrency,
-            ),
-        )
-        machine = SerializeMachine(
-            self,
-            "Serialize",
-            table=lock_table,
-            functions=functions,
-            settings=settings,
-            targets=allowed,
-            retired_targets=retired,
+        hosting = Hosting(
+            memory_mb=memory_size,
+            architecture=architecture,
+            network=Network.of(self, vpc=vpc, vpc_subnets=vpc_subnets, security_groups=security_groups),
             log_retention=log_retention,
             removal_policy=removal_policy,
             encryption_key=encryption_key,
         )
-        self._clean_up = CleanUp(
-            self,
-            "CleanUp",
-            function=functions.clean_up,
-            removal_policy=removal_policy,
-            encryption_key=encryption_key,
+        self.table: dynamodb.ITable = new_or_given(
+            self, "Table", LOCKS, table, removal_policy=removal_policy, encryption_key=encryption_key
         )
-        self._roles = StepRoles(functions)
-        # With a key that is the table's, too, they may already.
-        key = None if encryption_key is None or lock_table.encryption_key is encryption_key else encryption_key
-        self._key_of_machines = key
-        self._let_steps(machine.state_machine, machine.continues, [*allowed, *retired])
-        self._clean_up.watch(self._clean_up, machine.state_machine)
-        functions.clean_up.add_environment("STATE_MACHINE_ARN", machine.state_machine.state_machine_arn)
-        functions.clean_up.add_environment("LEASE_SECONDS", str(settings.lease_s))
-        dead_letter_queue: sqs.IQueue = self._clean_up.dead_letter_queue
-        self.table: dynamodb.ITable = lock_table
-        self.list_command: str = list_command(lock_table)
-        self.state_machine: sfn.StateMachine = machine.state_machine
+        if encryption_key is not None:
+            let_logs_use(encryption_key, self)
+        functions = self._add_functions(hosting, snap_start=snap_start, clean_up_concurrency=clean_up_concurrency)
+        self._add_machines(functions, hosting, allowed, retired)
+        monitoring = LockMonitoring(
+            construct=self,
+            metrics=self,
+            functions=functions,
+            machines=self._machines,
+            table=self.table,
+            dead_letter_queue=self.dead_letter_queue,
+            longest_parking=Duration.seconds(self._settings.lease_s / 2),
+            has_dashboard=dashboard,
+            has_alarms=alarms,
+            thresholds=alarm_thresholds,
+            alarm_actions=alarm_actions,
+            alarm_topic=alarm_topic,
+        )
+        self.list_command: str = monitoring.list_command
+        self.alarms: Mapping[str, cloudwatch.Alarm] = monitoring.alarms
+        self.dashboard: cloudwatch.Dashboard | None = monitoring.dashboard
+
+    def _add_functions(self, hosting: Hosting, *, snap_start: bool, clean_up_concurrency: int | None) -> LockFunctions:
+        functions = LockFunctions(
+            self,
+            "Functions",
+            table=self.table,
+            settings=self._settings,
+            service_name=self.service_name,
+            hosting=hosting,
+            snap_start=snap_start,
+            clean_up_concurrency=clean_up_concurrency,
+        )
         self.take_ticket: lambda_.Function = functions.take_ticket
         self.check_position: lambda_.Function = functions.check_position
         self.heartbeat: lambda_.Function = functions.heartbeat
         self.release: lambda_.Function = functions.release
         self.wait_for_wake_up: lambda_.Function = functions.wait_for_wake_up
         self.clean_up: lambda_.Function = functions.clean_up
-        self.dead_letter_queue: sqs.IQueue = dead_letter_queue
-        self._settings = settings
-        self._substitutions = machine.substitutions
         self._invoked = [arn for arns in functions.called_by_machines.values() for arn in arns]
+        self._roles = StepRoles(functions)
+        return functions
+
+    def _add_machines(
+        self, functions: LockFunctions, hosting: Hosting, allowed: Sequence[Target], retired: Sequence[Target]
+    ) -> None:
+        """Add the lock's own state machines, and what cleans up after their executions, and after those of others."""
+        machine = SerializeMachine(
+            self,
+            "Serialize",
+            table=self.table,
+            functions=functions,
+            settings=self._settings,
+            targets=allowed,
+            retired_targets=retired,
+            hosting=hosting,
+        )
+        self.state_machine: sfn.StateMachine = machine.state_machine
+        self._substitutions = machine.substitutions
         self._continues_arn = machine.continues.state_machine_arn
         self._machines: Sequence[sfn.StateMachine] = [machine.state_machine, machine.continues]
         self._has_fragments = False
         self.node.add_validation(
             AllAttached(self, functions.arns["TakeTicket"], lambda: self._has_fragments, lambda: self._machines)
         )
-        watching = None
-        if alarms:
-            watching = LockAlarms(
-                self,
-                "Alarms",
-                metrics=self,
-                functions=functions.all,
-                # Its reserved concurrency throttles it; an event not handled in hours goes to the dead-letter queue.
-                bounded=() if clean_up_concurrency is None else (functions.clean_up,),
-                machines=self._machines,
-                table=lock_table,
-                dead_letter_queue=dead_letter_queue,
-                thresholds=alarm_thresholds,
-                alarm_actions=actions,
-                longest_parking=Duration.seconds(settings.lease_s / 2),
-            )
-        self.alarms: Mapping[str, cloudwatch.Alarm] = {} if watching is None else watching.by_name
-        self.dashboard: cloudwatch.Dashboard | None = None
-        if dashboard:
-            self.dashboard = lock_dashboard(
-                self,
-                "Dashboard",
-                metrics=self,
-                functions=functions.all,
-                machines=self._machines,
-                table=lock_table,
-                dead_letter_queue=dead_letter_queue,
-                alarms=watching,
-            )
+        key, place = hosting.encryption_key, Construct(self, "CleanUp")
+        self.dead_letter_queue: sqs.IQueue = new_dead_letter_queue(place, "DeadLetters", hosting)
+        # It is best effort, like EventBridge's delivery; the lease is the guarantee.
+        self._ended = EndedExecutions(
+            place, self.clean_up, self.dead_letter_queue, key, rule_id="CleanUpRule", what="clean-up"
+        )
+        # With a key that is the table's, too, they may already.
+        self._key_of_machines = None if self.table.encryption_key is key else key
+        self._let_steps(machine.state_machine, machine.continues, [*allowed, *retired])
+        self._ended.watch(place, machine.state_machine)
+        self.clean_up.add_environment("STATE_MACHINE_ARN", machine.state_machine.state_machine_arn)
+        self.clean_up.add_environment("LEASE_SECONDS", str(self._settings.lease_s))
 
     def serialize(
         self,
@@ -365,7 +337,7 @@ class TicketLock(LockMetrics, Construct):
         if key_arn is not None:
             self._roles.let_use_key(place, key_arn, what)
         self._roles.let_describe(place, executions_arn(Stack.of(self), machine.state_machine_arn), what)
-        self._clean_up.watch(place, machine)
+        self._ended.watch(place, machine)
         self._machines = [*self._machines, machine]
 
     def _let_steps(self, machine: sfn.StateMachine, continues: sfn.StateMachine, targets: Sequence[Target]) -> None:

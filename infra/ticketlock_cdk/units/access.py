@@ -17,7 +17,7 @@ from ticketlock.units._rows import OPEN
 from ticketlock_cdk.either_stack import at_synthesis, either_stack
 from ticketlock_cdk.lock.grants import Grantee, beside, to_each
 from ticketlock_cdk.nag import acknowledge_wildcard
-from ticketlock_cdk.policies import Policies, Room
+from ticketlock_cdk.policies import MOST_MANAGED, Policies, Room
 from ticketlock_cdk.tables import LONGEST_KEY_ARN, TO_READ, TO_WRITE, longest_arn, may_have_indexes
 
 RUN_UNITS = (
@@ -44,10 +44,8 @@ ROLL_BACK_SAVED = ("dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query", "dy
 FINISH_ITEMS = ("dynamodb:BatchGetItem", "dynamodb:DeleteItem", "dynamodb:PutItem", "dynamodb:UpdateItem")
 
 _INDEXES = "/index/*"
-# Of the 10,240 of a role, and of the 10 that a role may have: the rest is for the units table, its key, the logs and a
-# network.
+# Of the 10,240 characters of a role: the rest is for the units table, its key, the logs and a network.
 _INLINE = 6_000
-_MANAGED = 10
 
 
 def let_list_open(sweeper: lambda_.Function, table: dynamodb.ITable) -> None:
@@ -70,7 +68,7 @@ class Finishing:
     def __init__(self, units: Construct, role: iam.IRole) -> None:
         self._units = units
         self._role = role
-        self._policies = Policies(role, "FinishItems", Room(inline=_INLINE, managed=_MANAGED))
+        self._policies = Policies(role, "FinishItems", Room(inline=_INLINE, managed=MOST_MANAGED))
 
     def let(self, table: dynamodb.ITable, name: str) -> None:
         """Allow it for one table.
@@ -89,7 +87,7 @@ class Finishing:
         if not finish or (key is not None and not use):
             raise ValueError(
                 f"{name} is {table.node.path}, for which the role {self._role.node.path} has no room in its inline "
-                f"policies and {_MANAGED} managed policies; allowed: fewer tables for one TransactionTables"
+                f"policies and {MOST_MANAGED} managed policies; allowed: fewer tables for one TransactionTables"
             )
         for policy in finish:
             policy.add_statements(iam.PolicyStatement(actions=list(FINISH_ITEMS), resources=[table.table_arn]))

@@ -8,32 +8,26 @@ from aws_cdk import Duration, Names, Stack
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_lambda as lambda_
-from aws_cdk import aws_sqs as sqs
-from constructs import Construct
 
 from ticketlock_cdk.either_stack import either_stack, scopes_of
 from ticketlock_cdk.lock.grants import beside
 from ticketlock_cdk.monitoring import (
     ALL,
     MOST,
-    Alarms,
-    AlarmSettings,
+    PERIOD,
+    AlarmRow,
     Metrics,
+    Monitoring,
     check_thresholds,
     errors_of,
-    graph,
     logged,
-    new_dashboard,
-    throttles_of,
 )
 
-_PERIOD = Duration.minutes(5)
 _OLDEST_OPEN_UNIT = Duration.minutes(15)
 
 _UNITS = 'docs/runbook.md, "Units of work"'
 _CONFLICTS = 'docs/units.md, "Conflicts"'
 _SWEEPING = 'docs/units.md, "Sweeping"'
-_DEAD_LETTERS = 'docs/operations.md, "A message in a dead-letter queue"'
 _SCALE = 'docs/operations.md, "How far units scale"'
 
 # Of each pass two lines for a unit that could not be finished, and one for a unit that is pending.
@@ -129,307 +123,163 @@ class UnitsAlarmThresholds:
         check_thresholds(self)
 
 
-def list_command(table: dynamodb.ITable) -> str:
-    """The command that lists the open units of a units table, the oldest first."""
-    return f"ticketlock units ls --units-table {table.table_name} --region {table.env.region}"
+@dataclass(eq=False, kw_only=True)
+class UnitsMonitoring(Monitoring):
+    """The alarms and the dashboard of the units in one units table, also of what is added to its construct later.
 
+    Args:
+        metrics: the construct's.
+        thresholds: those of the alarms.
+        sweeper: the function.
+        sweep_every: how often it runs.
+    """
 
-class UnitsAlarms(Alarms):
-    """The alarms of units: the first ones, and those of what is added to a TransactionTables later."""
+    metrics: UnitsMetrics
+    thresholds: UnitsAlarmThresholds
+    sweeper: lambda_.Function
+    sweep_every: Duration
 
-    def __init__(
-        self,
-        scope: Construct,
-        id: str,
-        *,
-        metrics: UnitsMetrics,
-        sweeper: lambda_.IFunction,
-        table: dynamodb.ITable,
-        dead_letter_queue: sqs.IQueue,
-        sweep_every: Duration,
-        thresholds: UnitsAlarmThresholds,
-        alarm_actions: Sequence[cloudwatch.IAlarmAction],
-    ) -> None:
-        super().__init__(scope, id, alarm_actions=alarm_actions)
-        self._thresholds = thresholds
-        self._table = table
-        self._look = list_command(table)
+    @property
+    def list_command(self) -> str:
+        """The command that lists the open units of the table, the oldest first."""
+        return self.command("units ls --units-table")
+
+    def alarm_rows(self) -> Mapping[str, AlarmRow]:
+        """The table of the alarms, by what they watch."""
+        metrics, at, sweeper = self.metrics, self.thresholds, self.sweeper
         # Long enough that each period has a pass.
-        period = sweep_every if sweep_every.to_minutes() > _PERIOD.to_minutes() else _PERIOD
-        self._watch_units(metrics, period)
-        self._watch_sweeper(metrics, sweeper, sweep_every, period)
-        self.add(
-            "DeadLetters",
-            AlarmSettings(
-                metric=dead_letter_queue.metric_approximate_number_of_messages_visible(
-                    period=_PERIOD, statistic=cloudwatch.Stats.MAXIMUM
-                ),
-                threshold=thresholds.dead_letters,
-                says="Units of an ended execution were not rolled back, or the sweeper could not be started.",
-                command=self._look,
-                page=_DEAD_LETTERS,
+        period = self.sweep_every if self.sweep_every.to_minutes() > PERIOD.to_minutes() else PERIOD
+        count, least = cloudwatch.Stats.SAMPLE_COUNT, cloudwatch.Stats.MINIMUM
+        return {
+            "OldestOpenUnit": AlarmRow(
+                metrics.metric_oldest_open_unit_age(period=period),
+                at.oldest_open_unit.to_milliseconds(),
+                "A unit has been open for long, or cannot be finished.",
+                _UNITS,
             ),
-        )
-        self.add("Conflicts", self._conflicts(table))
-        for what in ("Read", "Write"):
-            self.add(
-                f"Table{what}Throttles",
-                throttles_of(table, what, thresholds.table_throttles, command=self._look, page=_SCALE),
-            )
-
-    def _watch_units(self, metrics: UnitsMetrics, period: Duration) -> None:
-        thresholds, look = self._thresholds, self._look
-        self.add(
-            "OldestOpenUnit",
-            AlarmSettings(
-                metric=metrics.metric_oldest_open_unit_age(period=period),
-                threshold=thresholds.oldest_open_unit.to_milliseconds(),
-                says="A unit has been open for long, or cannot be finished.",
-                command=look,
-                page=_UNITS,
+            "CommittedUnfinished": AlarmRow(
+                metrics.metric_committed_unfinished(period=period),
+                at.committed_unfinished,
+                "An item of a committed unit could not get its new value: plain readers see the old one.",
+                _UNITS,
+                MOST,
             ),
-        )
-        self.add(
-            "CommittedUnfinished",
-            AlarmSettings(
-                metric=metrics.metric_committed_unfinished(period=period),
-                threshold=thresholds.committed_unfinished,
-                says="An item of a committed unit could not get its new value: plain readers see the old one.",
-                command=look,
-                page=_UNITS,
-                datapoints=MOST,
+            "RefusedItems": AlarmRow(
+                metrics.metric_refused_items(period=period),
+                at.refused_items,
+                "DynamoDB refuses an item's new value: an operator has to correct it, or to drop it.",
+                _UNITS,
             ),
-        )
-        self.add(
-            "RefusedItems",
-            AlarmSettings(
-                metric=metrics.metric_refused_items(period=period),
-                threshold=thresholds.refused_items,
-                says="DynamoDB refuses an item's new value: an operator has to correct it, or to drop it.",
-                command=look,
-                page=_UNITS,
+            "RolledBackByOthers": AlarmRow(
+                metrics.metric_rolled_back_by_others(period=period),
+                at.rolled_back_by_others,
+                "Leases of units expire: their processes crash, or are paused.",
+                _UNITS,
+                MOST,
             ),
-        )
-        self.add(
-            "RolledBackByOthers",
-            AlarmSettings(
-                metric=metrics.metric_rolled_back_by_others(period=period),
-                threshold=thresholds.rolled_back_by_others,
-                says="Leases of units expire: their processes crash, or are paused.",
-                command=look,
-                page=_UNITS,
-                datapoints=MOST,
-            ),
-        )
-
-    def _watch_sweeper(
-        self, metrics: UnitsMetrics, sweeper: lambda_.IFunction, sweep_every: Duration, period: Duration
-    ) -> None:
-        thresholds, look = self._thresholds, self._look
-        passes = {"period": sweep_every, "statistic": cloudwatch.Stats.SAMPLE_COUNT}
-        self.add(
-            "SweeperSilent",
-            AlarmSettings(
+            "SweeperSilent": AlarmRow(
                 # Each pass emits it when it ends.
-                metric=metrics.metric_stopped_sweeps(**passes),
-                threshold=1,
-                says="No pass of the sweeper has ended in three of its intervals.",
-                command=look,
-                page=_SWEEPING,
-                datapoints=ALL,
+                metrics.metric_stopped_sweeps(period=self.sweep_every, statistic=count),
+                1,
+                "No pass of the sweeper has ended in three of its intervals.",
+                _SWEEPING,
+                ALL,
                 is_silence=True,
             ),
-        )
-        self.add(
-            "SweepsStopped",
-            AlarmSettings(
-                metric=metrics.metric_stopped_sweeps(period=period, statistic=cloudwatch.Stats.MINIMUM),
-                threshold=1,
-                says="Pass after pass of the sweeper runs out of time: more is left than it can finish.",
-                command=look,
-                page=_SWEEPING,
-                datapoints=ALL,
+            "SweepsStopped": AlarmRow(
+                metrics.metric_stopped_sweeps(period=period, statistic=least),
+                1,
+                "Pass after pass of the sweeper runs out of time: more is left than it can finish.",
+                _SWEEPING,
+                ALL,
             ),
-        )
-        self.add(
-            "SweeperErrors",
-            AlarmSettings(
-                metric=sweeper.metric_errors(period=period),
-                threshold=thresholds.sweeper_errors,
-                says="Passes of the sweeper fail.",
-                command=look,
-                page=_SWEEPING,
-                datapoints=MOST,
+            "SweeperErrors": AlarmRow(
+                sweeper.metric_errors(period=period),
+                at.sweeper_errors,
+                "Passes of the sweeper fail.",
+                _SWEEPING,
+                MOST,
             ),
-        )
-        self.add(
-            "SweeperThrottles",
-            AlarmSettings(
-                metric=sweeper.metric_throttles(period=period),
-                threshold=thresholds.sweeper_throttles,
-                says="Lambda throttles the sweeper: the account's concurrency is used up, or a pass takes too long.",
-                command=look,
-                page=_SWEEPING,
-                datapoints=ALL,
+            "SweeperThrottles": AlarmRow(
+                sweeper.metric_throttles(period=period),
+                at.sweeper_throttles,
+                "Lambda throttles the sweeper: the account's concurrency is used up, or a pass takes too long.",
+                _SWEEPING,
+                ALL,
             ),
-        )
+            "DeadLetters": self.dead_letters(
+                at.dead_letters,
+                "Units of an ended execution were not rolled back, or the sweeper could not be started.",
+            ),
+            "Conflicts": self._conflicts(self.table),
+            **dict(self.throttle_rows(at.table_throttles, _SCALE)),
+        }
 
     def watch_roll_back(self, function: lambda_.IFunction) -> None:
         """Watch the function that rolls back the units of ended executions."""
-        percent = self._thresholds.roll_back_error_percent
-        self.add("RollBackErrors", errors_of(function, "RollBack", percent, command=self._look, page=_UNITS))
+        if self.has_alarms:
+            percent = self.thresholds.roll_back_error_percent
+            self.add("RollBackErrors", errors_of(function, "RollBack", percent, _UNITS))
 
-    def watch_conflicts(self, units: Construct, table: dynamodb.ITable) -> None:
+    def watch_table(self, table: dynamodb.ITable) -> None:
         """Watch a table of the user's for conflicts; the alarm of one in another stack is in either of the two."""
-        id, place = Names.node_unique_id(table.node), either_stack(self, "Conflicts", beside(units, Stack.of(table)))
-        if place is self:
+        if not self.has_alarms:
+            return
+        id, there = Names.node_unique_id(table.node), beside(self.construct, Stack.of(table))
+        place = either_stack(self.scope, "Conflicts", there)
+        if place is self.scope:
             self.add(f"Conflicts-{id}", self._conflicts(table))
             return
         for scope in scopes_of(place):
             self.add_in(scope, id, self._conflicts(table))
 
-    def _conflicts(self, table: dynamodb.ITable) -> AlarmSettings:
+    def _conflicts(self, table: dynamodb.ITable) -> AlarmRow:
         # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/metrics-dimensions.html
-        return AlarmSettings(
-            metric=table.metric("TransactionConflict", period=_PERIOD, statistic=cloudwatch.Stats.SUM),
-            threshold=self._thresholds.conflicts,
-            says=f"Many transactions meet others on items of the table {table.table_name}.",
-            command=self._look,
-            page=_CONFLICTS,
-            datapoints=MOST,
-        )
+        metric = table.metric("TransactionConflict", period=PERIOD, statistic=cloudwatch.Stats.SUM)
+        says = f"Many transactions meet others on items of the table {table.table_name}."
+        return AlarmRow(metric, self.thresholds.conflicts, says, _CONFLICTS, MOST)
 
+    def log_query(self) -> cloudwatch.LogQueryWidget:
+        """The units that are open, the oldest first."""
+        return logged("Open units", [self.sweeper], _OPEN_UNITS)
 
-class UnitsMonitoring:
-    """The alarms and the dashboard of a TransactionTables, if it has them, also of what is added to it later.
-
-    Attributes:
-        alarms: the alarms by name; empty without alarms.
-        dashboard: the dashboard; None without one.
-    """
-
-    def __init__(
-        self,
-        units: Construct,
-        *,
-        metrics: UnitsMetrics,
-        sweeper: lambda_.Function,
-        table: dynamodb.ITable,
-        dead_letter_queue: sqs.IQueue,
-        sweep_every: Duration,
-        alarms: bool,
-        thresholds: UnitsAlarmThresholds,
-        alarm_actions: Sequence[cloudwatch.IAlarmAction],
-        dashboard: bool,
-    ) -> None:
-        self._units = units
-        self._alarms: UnitsAlarms | None = None
-        self.alarms: Mapping[str, cloudwatch.Alarm] = {}
-        self.dashboard: cloudwatch.Dashboard | None = None
-        if alarms:
-            self._alarms = UnitsAlarms(
-                units,
-                "Alarms",
-                metrics=metrics,
-                sweeper=sweeper,
-                table=table,
-                dead_letter_queue=dead_letter_queue,
-                sweep_every=sweep_every,
-                thresholds=thresholds,
-                alarm_actions=alarm_actions,
-            )
-            self.alarms = self._alarms.by_name
-        if dashboard:
-            self.dashboard = units_dashboard(
-                units,
-                "Dashboard",
-                metrics=metrics,
-                sweeper=sweeper,
-                table=table,
-                dead_letter_queue=dead_letter_queue,
-                alarms=self._alarms,
-            )
-
-    def watch_table(self, table: dynamodb.ITable) -> None:
-        """Watch a table of the user's."""
-        if self._alarms is not None:
-            self._alarms.watch_conflicts(self._units, table)
-
-    def watch_roll_back(self, function: lambda_.IFunction) -> None:
-        """Watch the function that rolls back the units of ended executions."""
-        if self._alarms is not None:
-            self._alarms.watch_roll_back(function)
-
-
-def units_dashboard(
-    scope: Construct,
-    id: str,
-    *,
-    metrics: UnitsMetrics,
-    sweeper: lambda_.Function,
-    table: dynamodb.ITable,
-    dead_letter_queue: sqs.IQueue,
-    alarms: Alarms | None,
-) -> cloudwatch.Dashboard:
-    """A dashboard of the units in one units table, as its sweeper sees them."""
-    return new_dashboard(
-        scope,
-        id,
-        alarms=alarms,
-        rows=[
-            [logged("Open units", [sweeper], _OPEN_UNITS)],
-            [
-                graph("Oldest open unit (ms)", [metrics.metric_oldest_open_unit_age(label="age")]),
-                graph(
-                    "Units",
-                    [
-                        metrics.metric_open_units(label="read again by the next pass"),
-                        metrics.metric_committed_unfinished(label="committed, not finished"),
-                        metrics.metric_refused_items(label="items that DynamoDB refuses"),
-                    ],
-                ),
-                graph(
-                    "Swept",
-                    [
-                        metrics.metric_rolled_back_by_others(label="rolled back"),
-                        metrics.metric_rolled_back_with_executions(label="rolled back with executions"),
-                        metrics.metric_finished_items(label="items finished"),
-                        metrics.metric_closed_units(label="records closed"),
-                    ],
-                ),
-            ],
-            [
-                graph(
-                    "Passes",
-                    [
-                        sweeper.metric_invocations(label="begun"),
-                        metrics.metric_stopped_sweeps(label="continued by the next"),
-                        sweeper.metric_errors(label="failed"),
-                        sweeper.metric_throttles(label="refused"),
-                        dead_letter_queue.metric_approximate_number_of_messages_visible(label="dead letters"),
-                    ],
-                ),
-                graph("Durations, longest (ms)", [sweeper.metric_duration(statistic=cloudwatch.Stats.MAXIMUM)]),
-                graph(
-                    "Table capacity",
-                    [table.metric_consumed_read_capacity_units(), table.metric_consumed_write_capacity_units()],
-                ),
-            ],
-            [
-                graph("Conflicts, of each table of the Region", [_conflicts_of_each_table()]),
-                graph(
-                    "Throttles of the units table",
-                    [
-                        table.metric(f"{what}ThrottleEvents", statistic=cloudwatch.Stats.SUM, label=label)
-                        for what, label in (("Read", "reads"), ("Write", "writes"))
-                    ],
-                ),
-            ],
-        ],
-    )
+    def graphs(self) -> Sequence[Mapping[str, Sequence[cloudwatch.IMetric]]]:
+        """The table of the graphs of the units, as the sweeper sees them."""
+        metrics, sweeper, longest = self.metrics, self.sweeper, cloudwatch.Stats.MAXIMUM
+        return [
+            {
+                "Oldest open unit (ms)": [metrics.metric_oldest_open_unit_age(label="age")],
+                "Units": [
+                    metrics.metric_open_units(label="read again by the next pass"),
+                    metrics.metric_committed_unfinished(label="committed, not finished"),
+                    metrics.metric_refused_items(label="items that DynamoDB refuses"),
+                ],
+                "Swept": [
+                    metrics.metric_rolled_back_by_others(label="rolled back"),
+                    metrics.metric_rolled_back_with_executions(label="rolled back with executions"),
+                    metrics.metric_finished_items(label="items finished"),
+                    metrics.metric_closed_units(label="records closed"),
+                ],
+            },
+            {
+                "Passes": [
+                    sweeper.metric_invocations(label="begun"),
+                    metrics.metric_stopped_sweeps(label="continued by the next"),
+                    sweeper.metric_errors(label="failed"),
+                    sweeper.metric_throttles(label="refused"),
+                    self.dead_letter_queue.metric_approximate_number_of_messages_visible(label="dead letters"),
+                ],
+                "Durations, longest (ms)": [sweeper.metric_duration(statistic=longest)],
+                "Table capacity": self.capacity(),
+            },
+            {
+                "Conflicts, of each table of the Region": [_conflicts_of_each_table()],
+                "Throttles of the units table": self.throttle_metrics("reads", "writes"),
+            },
+        ]
 
 
 def _conflicts_of_each_table() -> cloudwatch.MathExpression:
     """By a search: a table in another stack may not be named here, and units may write tables that nobody named."""
     search = "SEARCH('{AWS/DynamoDB,TableName} MetricName=\"TransactionConflict\"', 'Sum', 300)"
-    return cloudwatch.MathExpression(expression=search, label="", period=_PERIOD)
+    return cloudwatch.MathExpression(expression=search, label="", period=PERIOD)

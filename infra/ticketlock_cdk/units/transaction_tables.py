@@ -15,26 +15,18 @@ from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
+from ticketlock_cdk.checks import check_flag
 from ticketlock_cdk.either_stack import either_stack
 from ticketlock_cdk.ended_executions import UNQUALIFIED, is_named_by_events
 from ticketlock_cdk.functions import MEMORY_MB, Hosting
 from ticketlock_cdk.lock.grants import Grantees, beside
 from ticketlock_cdk.lock.lock_functions import Environment, environment_of
-from ticketlock_cdk.lock.settings import check_flag
 from ticketlock_cdk.lock.targets import is_express
-from ticketlock_cdk.monitoring import alarm_actions_of, service_name_of
-from ticketlock_cdk.nag import NIST, acknowledge
+from ticketlock_cdk.monitoring import service_name_of
 from ticketlock_cdk.network import Network
-from ticketlock_cdk.tables import (
-    check_table,
-    given_table,
-    given_units_table,
-    has_replicas,
-    let_logs_use,
-    new_units_table,
-)
+from ticketlock_cdk.tables import UNITS, check_table, given_table, has_replicas, let_logs_use, new_or_given
 from ticketlock_cdk.units import access
-from ticketlock_cdk.units.monitoring import UnitsAlarmThresholds, UnitsMetrics, UnitsMonitoring, list_command
+from ticketlock_cdk.units.monitoring import UnitsAlarmThresholds, UnitsMetrics, UnitsMonitoring
 from ticketlock_cdk.units.unit_functions import RollBack, Sweeper, check_sweep_every
 
 _SWEEP_EVERY = Duration.minutes(5)
@@ -114,16 +106,10 @@ class TransactionTables(UnitsMetrics, Construct):
     ) -> None:
         super().__init__(scope, id)
         self.service_name = service_name_of(self)
-        for name, flag in (
-            ("reserve_concurrency", reserve_concurrency),
-            ("dashboard", dashboard),
-            ("alarms", alarms),
-        ):
-            check_flag(name, flag)
+        check_flag("reserve_concurrency", reserve_concurrency)
         check_sweep_every(sweep_every)
         self._environment = Environment(Stack.of(self))
         self._reserve_concurrency = reserve_concurrency
-        actions = alarm_actions_of(alarms=alarms, alarm_actions=alarm_actions, alarm_topic=alarm_topic)
         hosting = self._hosting = Hosting(
             memory_mb=memory_size,
             architecture=architecture,
@@ -134,49 +120,44 @@ class TransactionTables(UnitsMetrics, Construct):
             removal_policy=removal_policy,
             encryption_key=encryption_key,
         )
-        units_table: dynamodb.ITable = (
-            new_units_table(self, "Table", removal_policy=removal_policy, encryption_key=encryption_key)
-            if table is None
-            else given_units_table(self, "Table", table)
+        self.table: dynamodb.ITable = new_or_given(
+            self, "Table", UNITS, table, removal_policy=removal_policy, encryption_key=encryption_key
         )
-        if table is None:
-            reason = "It has point-in-time recovery, and is restored together with the data tables."
-            acknowledge(units_table, "DynamoDBInBackupPlan", pack=NIST, reason=reason)
         if encryption_key is not None:
             let_logs_use(encryption_key, self)
         sweeper = Sweeper(
             self,
             "Sweeper",
-            table=units_table,
+            table=self.table,
             sweep_every=sweep_every,
             hosting=hosting,
             service_name=self.service_name,
             reserve_concurrency=reserve_concurrency,
         )
-        access.let_list_open(sweeper.function, units_table)
-        self.table: dynamodb.ITable = units_table
-        self.list_command: str = list_command(units_table)
+        access.let_list_open(sweeper.function, self.table)
         self.sweeper: lambda_.Function = sweeper.function
         self.dead_letter_queue: sqs.IQueue = sweeper.dead_letter_queue
         self._roll_back_function: RollBack | None = None
         self._attached: list[sfn.IStateMachine] = []
         assert sweeper.function.role is not None
         self._finishing = access.Finishing(self, sweeper.function.role)
-        self._granting = access.Granting(self, units_table)
+        self._granting = access.Granting(self, self.table)
         self._grantees = Grantees(self, self._environment)
         self._swept: dict[str, dynamodb.ITable] = {}
         self._monitoring = UnitsMonitoring(
-            self,
+            construct=self,
             metrics=self,
             sweeper=sweeper.function,
-            table=units_table,
+            table=self.table,
             dead_letter_queue=sweeper.dead_letter_queue,
             sweep_every=sweep_every,
-            alarms=alarms,
+            has_dashboard=dashboard,
+            has_alarms=alarms,
             thresholds=alarm_thresholds,
-            alarm_actions=actions,
-            dashboard=dashboard,
+            alarm_actions=alarm_actions,
+            alarm_topic=alarm_topic,
         )
+        self.list_command: str = self._monitoring.list_command
         self.alarms: Mapping[str, cloudwatch.Alarm] = self._monitoring.alarms
         self.dashboard: cloudwatch.Dashboard | None = self._monitoring.dashboard
         for number, given in enumerate(data_tables):

@@ -1,26 +1,21 @@
 """The functions of units of work: the sweeper, and what rolls back the units of an execution."""
 
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
-
-from aws_cdk import Duration, Stack, Stage, Token
+from aws_cdk import Duration, Stack, Token
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
-from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_scheduler as scheduler
 from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from ticketlock_cdk.assets import OF_UNITS, stage_functions
+from ticketlock_cdk.assets import OF_UNITS
 from ticketlock_cdk.ended_executions import EndedExecutions
-from ticketlock_cdk.functions import Hosting, new_dead_letter_queue, new_function, send_failures
+from ticketlock_cdk.functions import Hosting, code_of, new_dead_letter_queue, new_function
 from ticketlock_cdk.lock.targets import executions_arn
-from ticketlock_cdk.nag import NIST, acknowledge, acknowledge_wildcard
-from ticketlock_cdk.policies import Policies, Room
-from ticketlock_cdk.tables import let_send, let_write
+from ticketlock_cdk.nag import NIST, acknowledge
+from ticketlock_cdk.policies import INLINE_OF_A_FUNCTION, LONGEST_MACHINE_ARN, MOST_MANAGED, Policies, Room
+from ticketlock_cdk.tables import let_send
 from ticketlock_cdk.units.access import ROLL_BACK_SAVED, SWEEP_RECORDS
 
 # Enough for some thousand units of one execution; if it takes longer, the event is delivered again and continues.
@@ -28,12 +23,7 @@ _LONGEST = Duration.minutes(5)
 # If it is reserved. Many executions may end at once; further events wait.
 _CONCURRENCY = 5
 
-# Of the 10,240 characters of a role's inline policies: the rest is for the table, its key, the logs and a network. All
-# managed policies that a role may have: https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html
-_INLINE, _MANAGED = 7_500, 10
 _DESCRIBE = ("states:DescribeExecution",)
-# Of a machine's executions, with the longest names.
-_LONGEST_ARN = 147
 
 _LONGEST_FUNCTION_S = 900
 _LONGEST_EVERY_S = 24 * 3_600
@@ -63,35 +53,24 @@ class RollBack(Construct):
         reserve_concurrency: bool,
     ) -> None:
         super().__init__(scope, id)
-        stage = Stage.of(self)
-        assert stage is not None  # a construct outside an app cannot be synthesised
-        reserved: Mapping[str, Any] = {"reserved_concurrent_executions": _CONCURRENCY} if reserve_concurrency else {}
         self.function = new_function(
             self,
             "Function",
-            code=lambda_.Code.from_asset(str(stage_functions(Path(stage.asset_outdir), OF_UNITS))),
+            code=code_of(self, OF_UNITS),
             handler="roll_back",
             timeout=_LONGEST,
-            environment={"TABLE_NAME": table.table_name, "POWERTOOLS_SERVICE_NAME": service_name},
+            service_name=service_name,
+            table=table,
+            actions=ROLL_BACK_SAVED,
             hosting=hosting,
-            **reserved,
+            reserved_concurrent_executions=_CONCURRENCY if reserve_concurrency else None,
         )
-        self.function.add_to_role_policy(
-            iam.PolicyStatement(actions=list(ROLL_BACK_SAVED), resources=[table.table_arn])
+        self._ended = EndedExecutions(
+            self, self.function, dead_letter_queue, hosting.encryption_key, rule_id="RollBackRule", what="rollback"
         )
-        if table.encryption_key is not None:
-            let_write(self.function, table.encryption_key)
-        send_failures(
-            self,
-            self.function,
-            dead_letter_queue,
-            retry_attempts=2,
-            max_event_age=Duration.hours(6),
-            encryption_key=hosting.encryption_key,
-        )
-        self._ended = EndedExecutions(self.function, dead_letter_queue, rule_id="RollBackRule", what="rollback")
         assert self.function.role is not None
-        self._policies = Policies(self.function.role, "Describe", Room(inline=_INLINE, managed=_MANAGED))
+        room = Room(inline=INLINE_OF_A_FUNCTION, managed=MOST_MANAGED)
+        self._policies = Policies(self.function.role, "Describe", room)
 
     def watch(self, place: Construct, machine: sfn.IStateMachine) -> None:
         """Roll back after the executions of a machine, by a rule in this scope that several machines share.
@@ -103,17 +82,13 @@ class RollBack(Construct):
         """
         self._ended.watch(place, machine)
         arn = executions_arn(Stack.of(self), machine.state_machine_arn)
-        characters = _LONGEST_ARN if Token.is_unresolved(arn) else len(arn)
-        policies = self._policies.with_room(place, _DESCRIBE, machine.node.path, characters)
-        if not policies:
+        characters = LONGEST_MACHINE_ARN if Token.is_unresolved(arn) else len(arn)
+        if not self._policies.allow(place, _DESCRIBE, arn, machine.node.path, characters):
             raise ValueError(
                 f"machine is {machine.node.path}, for which the role of {self.function.node.path} has no room in its "
-                f"inline policies and {_MANAGED} managed policies; allowed: fewer state machines for one "
+                f"inline policies and {MOST_MANAGED} managed policies; allowed: fewer state machines for one "
                 "TransactionTables"
             )
-        for policy in policies:
-            policy.add_statements(iam.PolicyStatement(actions=list(_DESCRIBE), resources=[arn]))
-            acknowledge_wildcard(policy, arn, reason="Executions have names of their own; the machine is named.")
 
 
 class Sweeper(Construct):
@@ -141,28 +116,19 @@ class Sweeper(Construct):
     ) -> None:
         super().__init__(scope, id)
         every_s = int(sweep_every.to_seconds())
-        stage = Stage.of(self)
-        assert stage is not None  # a construct outside an app cannot be synthesised
-        reserved: Mapping[str, Any] = {"reserved_concurrent_executions": 1} if reserve_concurrency else {}
         self.function = new_function(
             self,
             "Function",
-            code=lambda_.Code.from_asset(str(stage_functions(Path(stage.asset_outdir), OF_UNITS))),
+            code=code_of(self, OF_UNITS),
             handler="sweeper",
             timeout=Duration.seconds(min(_LONGEST_FUNCTION_S, every_s)),
-            environment={
-                "TABLE_NAME": table.table_name,
-                "POWERTOOLS_SERVICE_NAME": service_name,
-            },
+            service_name=service_name,
+            table=table,
+            actions=SWEEP_RECORDS,
             hosting=hosting,
-            **reserved,
+            reserved_concurrent_executions=1 if reserve_concurrency else None,
         )
-        self.function.add_to_role_policy(iam.PolicyStatement(actions=list(SWEEP_RECORDS), resources=[table.table_arn]))
-        if table.encryption_key is not None:
-            let_write(self.function, table.encryption_key)
-        self.dead_letter_queue = new_dead_letter_queue(
-            self, "DeadLetters", removal_policy=hosting.removal_policy, encryption_key=hosting.encryption_key
-        )
+        self.dead_letter_queue = new_dead_letter_queue(self, "DeadLetters", hosting)
         longest_wait = Duration.seconds(min(_LONGEST_EVENT_AGE_S, every_s))
         self.function.configure_async_invoke(retry_attempts=0, max_event_age=longest_wait)
         acknowledge(self.function, "LambdaDLQ", pack=NIST, reason="The next pass does all that a failed one has left.")
