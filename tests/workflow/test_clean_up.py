@@ -284,7 +284,7 @@ def test_the_count_that_a_clean_up_leaves_is_healed(
     dead.waits().waits()
     dead.cleaned_up()
     bob.table.release(*held)
-    world.advance(5_000)
+    world.advance(6_000)
     claim = bob.claim(dead.claim.lock)
     bob.table.release(claim, bob.granted(claim))
     claim = bob.claim(dead.claim.lock)

@@ -466,7 +466,8 @@ def on_the_lock(
     return Write(
         "Update",
         lock_key(claim.lock),
-        update=f"SET {', '.join(filter(None, [*changes, expiry]))}" + (f" REMOVE {', '.join(removed)}" if removed else ""),
+        update=f"SET {', '.join(filter(None, [*changes, expiry]))}"
+        + (f" REMOVE {', '.join(removed)}" if removed else ""),
         condition=condition,
         names={"#format": "format", "#data": "data", "#shared": "shared", **mine, **(names or {})},
         values={**_lock_values(claim, now), **(values or {})},
