@@ -90,6 +90,7 @@ MayMint == lock = None \/ lock.issued < Tickets
 ToAsk(o, v, e) ==
   LET isFirst == me[o].ticket = 0
       isFree == isFirst /\ v.lock # None /\ Room(v, o, e) > 0 /\ Mine(v, o) = {} /\ Live(v, o, e) = {}
+      \* The code leaves a time of the last second, too, and counts a ticket as old a second later: less than a tick.
       isLatest == IF v.lock = None THEN TRUE ELSE v.lock.at <= e
       isOld == v.lock # None /\ IsOver(v.lock.at, e)  \* a row of the last ticket would be there by now
   IN  IF ~MayMint THEN {} ELSE

@@ -41,6 +41,7 @@ RARELY_CAUGHT = {
     "the Date of a reply to a frozen machine",
     "a refusal beside a conflict",
     "a waiter that only withdraws what it reads",
+    "a second withdrawal of a ticket",
 }
 BEGINS_AT = {
     "a last try whose answer is ignored": 29,

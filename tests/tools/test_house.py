@@ -41,7 +41,8 @@ def test_what_a_call_runs_is_counted_without_the_table_in_memory() -> None:
     acquire = house.walks()["`acquire` and release"]
     assert {"client/_client.py", "locks/_grants.py", "wire/_driver.py"} < acquire.files
     assert not [file for file in acquire.files if file.startswith("testing/")]
-    assert len(acquire.functions) < acquire.hops + len(acquire.functions) < 1_000
+    assert len(acquire.functions) > len(acquire.files)
+    assert acquire.hops > len(acquire.files)
 
 
 def test_a_name_that_another_room_imports_is_found() -> None:

@@ -28,7 +28,7 @@ from ticketlock.wire._table_time import Moment
 
 JOIN_DEADLINE_MS = 1_000
 MINTED_TOGETHER_MS = 1_000
-"""The time of the last ticket may be so much earlier than the last ticket."""
+"""The lock item's time of the last ticket is at most this much earlier than the last ticket."""
 _DAY_S = 24 * 3_600
 _LOCK_ITEM_OUTLIVES_ITS_USE_S = 28 * _DAY_S
 

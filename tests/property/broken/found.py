@@ -15,13 +15,13 @@ from ticketlock.client._holdings import Holdings
 from ticketlock.errors import LockLost
 from ticketlock.locks import _conditions, _hand_over, _protocol, _queue, _writes
 from ticketlock.locks._items import Holder, LockItem, Row
-from ticketlock.locks._outcomes import Grant, HandedOver, Hold, Position, Released
+from ticketlock.locks._outcomes import Claim, Grant, HandedOver, Hold, Position, Released
 from ticketlock.locks._protocol import Contender
 from ticketlock.locks._queue import Queue
 from ticketlock.wire import _requests, _sdk
 from ticketlock.wire import _table_time as _time
 from ticketlock.wire._actions import Actions, Call, Refusal
-from ticketlock.wire._requests import Steps, Write
+from ticketlock.wire._requests import Steps, TransactWrite, Write
 from ticketlock.wire._table_time import _DATE_RESOLUTION_MS, Estimate, Moment, Reading, TableTime
 
 _acquire_at_once = Contender.acquire_at_once
@@ -33,6 +33,7 @@ _meaning_of_answer = _sdk._meaning_of_answer
 _take_handed = _hand_over.take_handed
 _with_whole_lease = Contender._with_whole_lease
 _read_queue = Contender.read_queue
+_withdraw = _writes.withdraw
 _NEVER_MS = 10**15
 
 
@@ -135,6 +136,10 @@ def _refused_beside_a_conflict(error: ClientError) -> Any:
 
 def _leave_what_is_read(me: Contender, _tickets: Collection[int]) -> Steps[None]:
     return _leave(me)
+
+
+def _withdrawn_each_time(claim: Claim, ticket: int, now: Moment) -> TransactWrite:
+    return replace(_withdraw(claim, ticket, now), once=None)
 
 
 FOUND = (
@@ -253,6 +258,14 @@ FOUND = (
         frozenset({"no eviction"}),
         ((_writes, "mint_ticket", without(_writes.mint_ticket, _conditions.MY_TICKET_IS_THE_LATEST)),),
         Faults(twice=150, late=50),
+    ),
+    BrokenLock(
+        "a second withdrawal of a ticket",
+        "the first one was interrupted before its answer came, a late copy of the request that wrote the row wrote it "
+        "again, and the second one lowered the count once more",
+        frozenset({"counts"}),
+        ((_writes, "withdraw", _withdrawn_each_time),),
+        Faults(twice=150, reply_lost=100),
     ),
     BrokenLock(
         "a last try whose answer is ignored",
