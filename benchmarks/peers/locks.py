@@ -251,13 +251,14 @@ def killed(found: Sequence[Lock], lease_s: int, after_s: float) -> Mapping[str, 
     lease_ms = lease_s * 1_000
     with memory_server() as url, ExitStack() as stack:
         holders, waiters = [], []
+        tables = {lock.name: f"{_TABLE}-{lock.name}" for lock in found}
         for lock in found:
-            lock.make_table(url, lock.name)
-            holders.append(stack.enter_context(lock.start(url, lock.name, "hold", lease_ms)))
+            lock.make_table(url, tables[lock.name])
+            holders.append(stack.enter_context(lock.start(url, tables[lock.name], "hold", lease_ms)))
             holders[-1].line()
         for lock in found:
             poll_ms = round((lock.polls_s[0] or POLLS_S[0]) * 1_000)
-            waiters.append(stack.enter_context(lock.start(url, lock.name, "wait", lease_ms, poll_ms)))
+            waiters.append(stack.enter_context(lock.start(url, tables[lock.name], "wait", lease_ms, poll_ms)))
             waiters[-1].line()
 
         def held_at(waiter: Program) -> float:

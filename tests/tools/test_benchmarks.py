@@ -115,6 +115,8 @@ def test_every_benchmark_has_a_short_run_here() -> None:
     assert [line for line in LINES if " --quick" not in line] == [], "a recipe of the Makefile lacks $(ARGS)"
 
 
+# A peer is installed first.
+@pytest.mark.timeout(1_000)
 @pytest.mark.parametrize("line", LINES)
 def test_the_short_run_of_every_program_that_prints_figures_succeeds(line: str) -> None:
     if "/units_peer.py" in line and not (shutil.which("java") and shutil.which("mvn")):
