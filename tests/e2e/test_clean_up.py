@@ -139,8 +139,8 @@ def test_the_second_in_line_runs_if_the_holder_and_the_first_in_line_are_stopped
     """The execution that the first clean-up wakes may have ended by then: the second wakes again.
 
     If it runs before its stop arrives, the two were not stopped together: its hold is left to its lease, of 60 s. So it
-    is if the event of its stop is lost, as EventBridge allows. The emulator goes on with what stood in a Parallel when it
-    was stopped: if the first clean-up has woken it, and the second one deletes its row, it joins again.
+    is if the event of its stop is lost, as EventBridge allows. The emulator goes on with what stood in a Parallel when
+    it was stopped: if the first clean-up has woken it, and the second one deletes its row, it joins again.
     """
     for number in range(TRIES):
         lock = f"{entity}/{number}"

@@ -433,6 +433,8 @@ def added_once(terms: dict[str, Any], number: int) -> tuple[int, int, Any]:
             adds()
         except UnitConflict as caught:
             was_raised = caught is error
+    assert "pending" not in scene.records(), f"opcode {at.passed}, in {at.where}"
+    assert not scene.is_renewed()
     balance = scene.balances()[0]
     assert was_raised or balance == 2
     return at.passed, len(ran), balance
@@ -454,6 +456,31 @@ def test_a_call_is_applied_once_wherever_a_signal_handler_raises_the_conflict_of
             break
     # It was raised before the call has run, in its statement, and after its decision.
     assert {(1, 2), (2, 2)} <= seen
+
+
+@pytest.mark.parametrize("error", OF_A_HANDLER)
+def test_a_call_never_waits_for_read_locks_of_its_own_try_whose_end_was_interrupted_at_its_entry(
+    error: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The interpreter runs signal handlers there, where no code of the function guards it."""
+    scene, left, leave = Scene(), [OF_A_HANDLER[error]()], Unit.__exit__
+
+    def interrupted_once(unit: Unit, *raised: Any) -> None:
+        if left:
+            raise left.pop()
+        leave(unit, *raised)
+
+    @scene.units.transactional(isolation=READ_LOCK)
+    def adds(*, unit: Unit) -> None:
+        unit.update(scene.accounts, {"id": "a"}, "ADD balance :one", {":one": 1})
+
+    monkeypatch.setattr(Unit, "__exit__", interrupted_once)
+    began_ms = scene.clock.read().local_ms
+    with suppress(Interrupt, LockLost, ConditionFailed):
+        adds()
+    assert set(scene.records()) <= {"rolledBack", "committed"}
+    assert not scene.is_renewed()
+    assert scene.clock.read().local_ms - began_ms < 1_000
 
 
 class Refuses(logging.Handler):

@@ -35,7 +35,9 @@ class UnitFace:
         return f"<{type(self).__name__} {self.id}, {self._unit_of_work.state.in_words}>"
 
     def __del__(self) -> None:
-        if self._unit_of_work.is_waiting_for_its_end:
+        # An interrupt within `__init__` leaves none.
+        made: UnitOfWork | None = vars(self).get("_unit_of_work")
+        if made is not None and made.is_waiting_for_its_end:
             told = (
                 f"the unit {self.id} was never ended, and has written nothing: use it in `with`, or call `commit` or "
                 "`rollback`"

@@ -378,8 +378,12 @@ class Units:
                                 result = function(*args, **{**kwargs, unit_as: unit})
                                 TRANSACTIONAL.check_is_over(function, result)
                                 return result
-                        except AGAIN as error:
-                            if not unit._unit_of_work.state.may_run_again:
+                        except BaseException as error:
+                            if unit._unit_of_work.is_waiting_for_its_end:
+                                # A signal handler has raised it at the entry of the end of the block: the next try
+                                # would wait for the read locks of this one.
+                                unit._perform(unit._unit_of_work.end_after_interrupt())
+                            if not isinstance(error, AGAIN) or not unit._unit_of_work.state.may_run_again:
                                 raise
                             tries.note_failure(error)
                             if tries.are_used_up:
