@@ -13,7 +13,8 @@ from hypothesis import HealthCheck, settings
 from ticketlock_local.engines.emulator import Emulator
 
 from ticketlock.testing import ManualClock, MemoryDynamoDB
-from ticketlock.wire import _async_performer, _heartbeat
+from ticketlock.wire import _heartbeat
+from ticketlock.wire._for_tasks import _heartbeat as _heartbeat_of_tasks
 
 # No test may reach an account, or use a profile's settings, by accident; a test that needs an endpoint names it.
 _NO_ACCOUNT = {
@@ -33,7 +34,7 @@ os.environ |= {
 }
 
 # How long a heartbeat sleeps at most: it cannot be told that a test has moved its clock.
-_heartbeat._LONGEST_WAIT_S = _async_performer._LONGEST_SLEEP_S = 0.1
+_heartbeat._LONGEST_WAIT_S = _heartbeat_of_tasks._LONGEST_SLEEP_S = 0.1
 
 # Modules with assertions that several suites use: without these names pytest rewrites only those of test modules.
 pytest.register_assert_rewrite("kit.sentences")

@@ -23,7 +23,7 @@ _BUNDLED = _PACKAGE / "_bundled"
 # Files that differ between installations, or that a function does not need.
 _LEFT_OUT = (".*", "__pycache__", "*.pyc", "*.dist-info", "py.typed")
 # The parts of ticketlock that functions do not need.
-_NOT_FOR_FUNCTIONS = ("__main__.py", "_async_*.py", "aio", "cli", "testing")
+_NOT_FOR_FUNCTIONS = ("__main__.py", "_for_tasks", "aio", "cli", "testing")
 
 
 class ThirdPartyError(Exception):

@@ -20,10 +20,10 @@ from ticketlock_local.errors import LocalCloudError
 _SOURCE = ROOT / "src" / "ticketlock"
 
 _CLASSES: Mapping[str, Mapping[str, str]] = {
-    "aio/_lease.py": {"Lease": "client/_lease.py"},
-    "aio/_client.py": {"LockClient": "client/_client.py"},
-    "aio/_unit.py": {"Unit": "units/_unit.py", "UnitClient": "units/_client.py"},
-    "aio/_units.py": {"Units": "units/_units.py"},
+    "client/_for_tasks/_lease.py": {"Lease": "client/_lease.py"},
+    "client/_for_tasks/_client.py": {"LockClient": "client/_client.py"},
+    "units/_for_tasks/_unit.py": {"Unit": "units/_unit.py", "UnitClient": "units/_client.py"},
+    "units/_for_tasks/_units.py": {"Units": "units/_units.py"},
 }
 """The classes in each file for tasks, with the file for threads that has the class of the same name."""
 

@@ -47,6 +47,7 @@ BY_TEXT = re.compile(r"__import__|sys\.modules(?!\.get\(\"asyncio\"\))")
 
 # What a folder may bring along, beside the standard library and itself.
 SDK = {"boto3", "botocore", "mypy_boto3_dynamodb", "mypy_boto3_stepfunctions"}
+FOR_TASKS = {"aiobotocore"}
 ALLOWED = [
     (SOURCE, "ticketlock/errors.py", set()),
     (SOURCE, "ticketlock/_checks.py", set()),
@@ -54,12 +55,12 @@ ALLOWED = [
     (SOURCE, "ticketlock/_value.py", set()),
     (SOURCE, "ticketlock/_decorating.py", set()),
     (SOURCE, "ticketlock/_expressions", set()),
-    (SOURCE, "ticketlock/wire", SDK),
+    (SOURCE, "ticketlock/wire", SDK | FOR_TASKS),
     (SOURCE, "ticketlock/locks", SDK),
-    (SOURCE, "ticketlock/units", SDK),
+    (SOURCE, "ticketlock/units", SDK | FOR_TASKS),
     (SOURCE, "ticketlock/client", {"mypy_boto3_dynamodb", "mypy_boto3_stepfunctions"}),
     (SOURCE, "ticketlock/workflow", set()),
-    (SOURCE, "ticketlock/aio", {"aiobotocore"}),
+    (SOURCE, "ticketlock/aio", set()),
     # Only the fixtures import pytest, and only pytest imports them: tests/testing/test_testing.py.
     (SOURCE, "ticketlock/testing", SDK | {"pytest"}),
     (SOURCE, "ticketlock/cli", SDK | {"click", "rich"}),
@@ -160,10 +161,17 @@ def test_a_folder_brings_no_more_than_it_may(root: Path, folder: str, allowed: s
     assert foreign(found) - own - sys.stdlib_module_names <= allowed, f"{folder} is shipped without these packages"
 
 
+def test_only_what_is_for_tasks_brings_aiobotocore(library: Arrows) -> None:
+    """The functions are deployed without it."""
+    bring = {module for module, names in library.items() if foreign({module: names}) & FOR_TASKS}
+    assert bring
+    assert all("_for_tasks" in module.split(".") for module in bring)
+
+
 def test_a_class_or_a_type_of_the_product_has_its_name_for_itself() -> None:
     """A face for tasks has the names of the one for threads."""
     places = (SOURCE / "ticketlock", INFRA / "ticketlock_cdk", ROOT / "functions")
-    files = [file for place in places for file in place.rglob("*.py") if "aio" not in file.parts]
+    files = [file for place in places for file in place.rglob("*.py") if "_for_tasks" not in file.parts]
     assert len(files) > 100
     assert set(defined_twice(files)) == MEANS_TWO_THINGS, "choose another name, or say why not in MEANS_TWO_THINGS"
 

@@ -50,7 +50,7 @@ def words(files: Iterable[Path]) -> int:
 
 def names_defined_twice() -> dict[str, set[str]]:
     """Class and type names of the product that several files define; a face for tasks is a twin, not a second one."""
-    return defined_twice(file for file in tracked(*PRODUCT, ends=".py") if "aio" not in file.parts)
+    return defined_twice(file for file in tracked(*PRODUCT, ends=".py") if "_for_tasks" not in file.parts)
 
 
 def names_at_the_door(room: str, folder: Path, package: str = "ticketlock") -> set[str]:

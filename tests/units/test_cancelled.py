@@ -13,8 +13,8 @@ from kit.opcodes import AtOpcode
 from kit.units import in_memory, loaded
 
 from ticketlock import UnitFinished, aio
-from ticketlock.aio import _unit
 from ticketlock.units import UnitTable
+from ticketlock.units._for_tasks import _unit
 
 KEY = {"id": "a"}
 SET = "SET balance = :n"
@@ -177,7 +177,9 @@ def committed_at_each_opcode() -> list[bool]:
     """For each opcode of the end of a block: whether its unit is committed although the task was cancelled there."""
     committed: list[bool] = []
     while True:
-        at = AtOpcode(len(committed) + 1, cancel_this_task, ["aio/_unit.py", "aio/_lock_table.py"])
+        at = AtOpcode(
+            len(committed) + 1, cancel_this_task, ["units/_for_tasks/_unit.py", "wire/_for_tasks/_to_the_end.py"]
+        )
 
         async def work(units: aio.Units, accounts: UnitTable, at: AtOpcode = at) -> None:
             async with units.begin() as unit:

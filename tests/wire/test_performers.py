@@ -24,10 +24,11 @@ from ticketlock_local.engines.processes import wait_until
 from wire.interrupts_at_once import DESCRIBE, Interrupt
 
 from ticketlock import LockTable
-from ticketlock.aio._lock_table import LockTable as AsyncLockTable
+from ticketlock.client._for_tasks._lock_table import LockTable as AsyncLockTable
 from ticketlock.testing import ManualClock, MemoryDynamoDB
-from ticketlock.wire import _actions, _async_performer, _performer
+from ticketlock.wire import _actions, _performer
 from ticketlock.wire._actions import Actions, Sleep
+from ticketlock.wire._for_tasks import _performer as _async_performer
 from ticketlock.wire._sdk import make_client
 
 pytestmark = pytest.mark.shows("signal handlers")

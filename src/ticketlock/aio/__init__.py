@@ -13,10 +13,7 @@ They use the same tables and keep the same promises as ``ticketlock.LockClient``
 describe each method.
 """
 
-from ticketlock.aio._client import LockClient
-from ticketlock.aio._lease import Lease, LeaseGroup
-from ticketlock.aio._lock import Lock
-from ticketlock.aio._unit import Unit, UnitClient
-from ticketlock.aio._units import Units
+from ticketlock.client._for_tasks import Lease, LeaseGroup, Lock, LockClient
+from ticketlock.units._for_tasks import Unit, UnitClient, Units
 
 __all__ = ["Lease", "LeaseGroup", "Lock", "LockClient", "Unit", "UnitClient", "Units"]

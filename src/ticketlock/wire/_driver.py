@@ -1,7 +1,7 @@
 """Drives a protocol: sends its requests until they are applied or refused, and turns the answers into replies.
 
 It does no I/O: everything here is a generator that yields actions, a ``Call`` of an SDK's client or a ``Sleep``. A
-performer (``_performer.py`` with boto3 for threads, ``_async_performer.py`` with aiobotocore for tasks) sends back what
+performer (``_performer.py`` with boto3 for threads, ``_for_tasks`` with aiobotocore for tasks) sends back what
 a call returned, or throws what it raised. So retries, deadlines and table time are implemented once for both.
 """
 

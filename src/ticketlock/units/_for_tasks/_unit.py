@@ -6,7 +6,6 @@ from types import TracebackType
 from typing import Any, Self
 
 from ticketlock._checks import Seconds
-from ticketlock.aio._lock_table import ToTheEnd
 from ticketlock.units._client import UnitClientFace
 from ticketlock.units._low_level import LowLevelUnitOfWork, Reply, SdkClient
 from ticketlock.units._queries import QueryRequest
@@ -17,6 +16,7 @@ from ticketlock.units._tables import UnitTable
 from ticketlock.units._unit import UnitFace
 from ticketlock.units._unit_of_work import UnitOfWork
 from ticketlock.units._values import PYTHON
+from ticketlock.wire._for_tasks import ToTheEnd
 from ticketlock.wire._requests import ForkingSteps
 
 PerformSteps = Callable[[ForkingSteps[Any]], Coroutine[Any, Any, Any]]

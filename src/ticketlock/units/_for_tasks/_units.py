@@ -12,11 +12,10 @@ from typing import Any, Self, TypeVar, overload
 from ticketlock._checks import Refusals, Seconds
 from ticketlock._decorating import CallKey
 from ticketlock._names import AnyName
-from ticketlock.aio._lock_table import ToTheEnd, make_client
-from ticketlock.aio._unit import Unit
 from ticketlock.errors import ClientClosed, InvalidUnitRequest, TicketLockError
 from ticketlock.units._behind import MOST_BEHIND, log_unfinished
 from ticketlock.units._commit import in_front
+from ticketlock.units._for_tasks._unit import Unit
 from ticketlock.units._marks import Visible, clean, visible
 from ticketlock.units._operators import FoundMark, OpenUnit, Outcome, open_units, outcome, outcome_of_rollback, repair
 from ticketlock.units._passing import NOT_IN_TIME, Lines, PlaceInLine
@@ -41,8 +40,8 @@ from ticketlock.units._transactional import AGAIN, TRANSACTIONAL, TransactionalA
 from ticketlock.units._turns import Contended, Locks, PlaceInTurn, check_locks
 from ticketlock.units._unit_of_work import UnitOfWork, ending, is_of_steps
 from ticketlock.wire._actions import T, briefly
-from ticketlock.wire._async_performer import AsyncHeartbeat, AsyncPerformer
 from ticketlock.wire._driver import Clocks, SystemClocks
+from ticketlock.wire._for_tasks import AsyncHeartbeat, AsyncPerformer, ToTheEnd, make_client
 from ticketlock.wire._heartbeat import Due
 from ticketlock.wire._requests import ForkingSteps
 from ticketlock.wire._sdk import check_takes_stored_values, needs_a_region

@@ -6,15 +6,16 @@ from types import FrameType, TracebackType
 from typing import Any, Self
 
 from ticketlock._checks import Seconds
-from ticketlock.aio._lock_table import LockTable, ToTheEnd
 from ticketlock.client._arguments import Acquisition
 from ticketlock.client._base_lease import BaseLease
 from ticketlock.client._blocks import Block
+from ticketlock.client._for_tasks._lock_table import LockTable
 from ticketlock.client._holdings import TRANSACTION_PATIENCE_S, Holdings
 from ticketlock.errors import LockLost
 from ticketlock.locks._outcomes import Grant
 from ticketlock.wire._actions import Actions
 from ticketlock.wire._driver import Clocks
+from ticketlock.wire._for_tasks import ToTheEnd
 from ticketlock.wire._sdk import check_is_client
 
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Protocol
 
-from ticketlock.aio._acquiring import Acquiring, Asking
-from ticketlock.aio._lease import Lease
+from ticketlock.client._for_tasks._acquiring import Acquiring, Asking
+from ticketlock.client._for_tasks._lease import Lease
 from ticketlock.client._lock import NamedLock, is_locked
 from ticketlock.locks._items import LockName
 from ticketlock.locks._outcomes import LockState

@@ -7,8 +7,8 @@ from collections.abc import Callable, Coroutine, Generator
 from types import TracebackType
 from typing import Any, TypeVar
 
-from ticketlock.aio._lease import Lease, LeaseGroup
 from ticketlock.client._blocks import Block, Caller
+from ticketlock.client._for_tasks._lease import Lease, LeaseGroup
 from ticketlock.client._lock import taken_out
 from ticketlock.errors import LockLost, TicketLockError
 from ticketlock.wire._actions import briefly

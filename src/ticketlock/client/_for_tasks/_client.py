@@ -9,10 +9,6 @@ from typing import Any, Never, ParamSpec, Self, TypeVar
 
 from ticketlock._checks import Refusals, Seconds, boolean, whole_number
 from ticketlock._decorating import KeyOf
-from ticketlock.aio._acquiring import Acquiring, Asking
-from ticketlock.aio._lease import Lease, LeaseGroup
-from ticketlock.aio._lock import Lock
-from ticketlock.aio._lock_table import LockTable, ToTheEnd, make_client
 from ticketlock.client._acquire import Wait, WaitEnded
 from ticketlock.client._arguments import (
     SERIALIZED,
@@ -29,6 +25,10 @@ from ticketlock.client._arguments import (
     rest_s,
 )
 from ticketlock.client._blocks import Caller, running
+from ticketlock.client._for_tasks._acquiring import Acquiring, Asking
+from ticketlock.client._for_tasks._lease import Lease, LeaseGroup
+from ticketlock.client._for_tasks._lock import Lock
+from ticketlock.client._for_tasks._lock_table import LockTable
 from ticketlock.client._holdings import HAS_LEFT, Holdings
 from ticketlock.client._waiters import lines_of_this_process
 from ticketlock.errors import ClientClosed, RecordWaitExceeded
@@ -36,8 +36,8 @@ from ticketlock.locks._items import TICKET_DIGITS, Row, owner_id
 from ticketlock.locks._operators import LockSummary, inspect, list_page, remove_waiter, resume
 from ticketlock.locks._outcomes import Grant, LockState, Position, check_lease
 from ticketlock.wire._actions import Item, briefly
-from ticketlock.wire._async_performer import AsyncHeartbeat
 from ticketlock.wire._driver import Clocks, SystemClocks
+from ticketlock.wire._for_tasks import AsyncHeartbeat, ToTheEnd, make_client
 from ticketlock.wire._heartbeat import Due
 from ticketlock.wire._sdk import check_kind, check_takes_stored_values, needs_a_region
 

@@ -1,0 +1,6 @@
+"""Units of work for tasks."""
+
+from ticketlock.units._for_tasks._unit import Unit, UnitClient
+from ticketlock.units._for_tasks._units import Units
+
+__all__ = ["Unit", "UnitClient", "Units"]
