@@ -44,9 +44,9 @@ from ticketlock.units import (
     UnitTable,
     create_units_table,
 )
-from ticketlock.units._record import UnitRecord, UnitRecords, new_id
-from ticketlock.units._rows import NEVER_USED, Receipt, put_receipt
-from ticketlock.units._settings import NAMES_ARE_KEPT_S
+from ticketlock.units._records._record import UnitRecord, UnitRecords, new_id
+from ticketlock.units._records._rows import NEVER_USED, Receipt, put_receipt
+from ticketlock.units._statements._settings import NAMES_ARE_KEPT_S
 from ticketlock.wire._sdk import make_client
 
 SIZES = (1, 3, 10, 100)

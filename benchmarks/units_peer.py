@@ -40,7 +40,7 @@ from units_cost import RACE_COLUMNS, RIVALS, WORK_S, Race, Subject, race
 
 from ticketlock import LockClient
 from ticketlock.units import Units
-from ticketlock.units._work import MOST_ACTIONS
+from ticketlock.units._statements._work import MOST_ACTIONS
 
 PEER = "ScalarDB"
 SIZES = (1, 3, 10, 100, 500)

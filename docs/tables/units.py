@@ -12,7 +12,7 @@ from ticketlock_cdk.units import access
 from ticketlock import errors as of_ticketlock
 from ticketlock.units import Isolation, Swept, Units
 from ticketlock.units._provision import UNITS_TABLE
-from ticketlock.units._rows import OPEN
+from ticketlock.units._records._rows import OPEN
 from ticketlock.wire._actions import TIME_TO_LIVE
 
 _STORED = Path(__file__).parents[2] / "tests/units/golden"

@@ -11,7 +11,7 @@ from aws_lambda_powertools.metrics import EphemeralMetrics, MetricUnit
 from botocore.config import Config
 
 from ticketlock.units import Units, unit_owner
-from ticketlock.wire._runs import knows_its_run, run_that_ended
+from ticketlock.wire import knows_its_run, run_that_ended
 
 logger = Logger()
 

@@ -12,8 +12,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from constructs import Node
 
-from ticketlock_cdk.lock.monitoring import AlarmThresholds
-from ticketlock_cdk.lock.settings import HandOver, RecordWait
+from ticketlock_cdk.lock import AlarmThresholds, HandOver, RecordWait
 
 _REMOVAL_POLICIES = {
     None: RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE,

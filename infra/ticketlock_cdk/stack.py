@@ -17,11 +17,10 @@ from constructs import Construct
 from ticketlock_cdk.context import Context
 from ticketlock_cdk.ended_executions import UNQUALIFIED, is_named_by_events
 from ticketlock_cdk.examples import example_function, example_workflow
-from ticketlock_cdk.lock.lock_functions import CLEAN_UP_CONCURRENCY
-from ticketlock_cdk.lock.ticket_lock import TicketLock
+from ticketlock_cdk.lock import CLEAN_UP_CONCURRENCY, TicketLock
 from ticketlock_cdk.managed_policies import use_managed_policies
 from ticketlock_cdk.nag import NIST, acknowledge
-from ticketlock_cdk.units.transaction_tables import TransactionTables
+from ticketlock_cdk.units import TransactionTables
 
 _COUNTS = ("permits", "polls_an_execution", "beats_an_execution", "memory_size")
 

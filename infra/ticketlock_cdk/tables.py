@@ -11,7 +11,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
-from ticketlock.units._rows import KEY, OPEN_INDEX
+from ticketlock.units._records import KEY, OPEN_INDEX
 from ticketlock_cdk.nag import NIST, acknowledge
 
 # What a principal needs to use a table with such a key, without DynamoDB's wildcards. Creating the table needs

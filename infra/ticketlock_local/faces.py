@@ -22,7 +22,7 @@ _SOURCE = ROOT / "src" / "ticketlock"
 _CLASSES: Mapping[str, Mapping[str, str]] = {
     "client/_for_tasks/_lease.py": {"Lease": "client/_lease.py"},
     "client/_for_tasks/_client.py": {"LockClient": "client/_client.py"},
-    "units/_for_tasks/_unit.py": {"Unit": "units/_unit.py", "UnitClient": "units/_client.py"},
+    "units/_for_tasks/_unit.py": {"Unit": "units/_unit.py", "UnitClient": "units/_like_boto3/_client.py"},
     "units/_for_tasks/_units.py": {"Units": "units/_units.py"},
 }
 """The classes in each file for tasks, with the file for threads that has the class of the same name."""

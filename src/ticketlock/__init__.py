@@ -10,10 +10,7 @@ one verb a method. ``ticketlock.units`` has transactions over items of any table
 """
 
 from ticketlock._version import __version__ as __version__
-from ticketlock.client._client import LockClient
-from ticketlock.client._lease import Lease, LeaseGroup
-from ticketlock.client._lock import Lock
-from ticketlock.client._pessimistic import Pessimistic, pessimistic
+from ticketlock.client import Lease, LeaseGroup, Lock, LockClient, Pessimistic, pessimistic
 from ticketlock.errors import (
     AlreadyHeld,
     ClientClosed,
@@ -43,12 +40,20 @@ from ticketlock.errors import (
     UnitTooLarge,
     UnsupportedFormat,
 )
-from ticketlock.locks._fencing import Fence
-from ticketlock.locks._items import LockName
-from ticketlock.locks._lock_table import LockTable, create_table
-from ticketlock.locks._operators import LockSummary
-from ticketlock.locks._outcomes import Claim, Grant, LockState, Place, Position, Released
-from ticketlock.wire._sdk import client_config
+from ticketlock.locks import (
+    Claim,
+    Fence,
+    Grant,
+    LockName,
+    LockState,
+    LockSummary,
+    LockTable,
+    Place,
+    Position,
+    Released,
+    create_table,
+)
+from ticketlock.wire import client_config
 
 __all__ = [
     "AlreadyHeld",

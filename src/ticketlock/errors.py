@@ -259,8 +259,8 @@ class ConditionFailed(UnitError):
         self.key = dict(key)
         self.item = None if item is None else dict(item)
         found = [f"{name}={shown(self.item[name])}" for name in looks_at if self.item is not None and name in self.item]
-        told = "which does not exist" if item is None else f"which has {', '.join(found) or 'no such attribute'}"
-        super().__init__(f"the condition {condition!r} does not hold for {_named(table, key)}, {told}")
+        instead = "which does not exist" if item is None else f"which has {', '.join(found) or 'no such attribute'}"
+        super().__init__(f"the condition {condition!r} does not hold for {_named(table, key)}, {instead}")
 
 
 class UnitConflict(UnitError):
@@ -282,8 +282,8 @@ class UnitConflict(UnitError):
         self.keys = (*items, *((table, dict(key)) for table, key in guards))
         named = [_named(table, key) for table, key in items[:_ITEMS_NAMED]]
         more = len(items) - len(named)
-        told = ", ".join([*named, *([f"and {more} more"] if more else [])])
-        why = [f"items that the unit has read have changed: {told}"] if items or not tables else []
+        changed = ", ".join([*named, *([f"and {more} more"] if more else [])])
+        why = [f"items that the unit has read have changed: {changed}"] if items or not tables else []
         why += [
             f"another unit inserted into a partition of {each} that this one has queried or inserts into"
             for each in tables

@@ -30,8 +30,8 @@ from ticketlock.cli._local import serving
 from ticketlock.locks._items import Session, holder_attribute, lock_key
 from ticketlock.locks._lock_table import LOCK_TABLE
 from ticketlock.testing import ManualClock, MemoryDynamoDB
-from ticketlock.units._operators import corrections, inspect, roll_back, settle
-from ticketlock.units._record import UnitRecords
+from ticketlock.units._records._record import UnitRecords
+from ticketlock.units._recovery._operators import corrections, inspect, roll_back, settle
 from ticketlock.wire._actions import TIME_TO_LIVE
 
 PAGE = "docs/command.md"

@@ -14,7 +14,7 @@ from kit.units import MARK, Books, Party, dumped
 from ticketlock import create_table
 from ticketlock.cli._local import serving
 from ticketlock.testing import MemoryDynamoDB
-from ticketlock.units._record import new_id
+from ticketlock.units._records._record import new_id
 
 pytestmark = pytest.mark.verify("each command is a process; tests/units tests what operators may do")
 

@@ -24,7 +24,7 @@ from ticketlock import (
     RecordWaitExceeded,
 )
 from ticketlock.client._acquire import Wait, leave
-from ticketlock.client._waiters import WaitKey, lines_of_this_process
+from ticketlock.client._waiters import WaitKey, waiters_of_this_process
 from ticketlock.errors import RequestNotApplied
 from ticketlock.locks._hand_over import Next, release_to
 from ticketlock.locks._protocol import Contender
@@ -284,7 +284,7 @@ def test_a_client_that_is_closed_meanwhile_leaves_neither_a_row_nor_a_holder(
     lease, locks = moved.client(**SLOW).acquire(entity), moved.client(**SLOW)
     waiting = meanwhile(lambda: locks.acquire(entity))
     line = WaitKey(moved.table.identity, LockName(entity))
-    until(lambda: _is_next_or_woken(lines_of_this_process().first(line)), "its poll")
+    until(lambda: _is_next_or_woken(waiters_of_this_process().first(line)), "its poll")
     paused = PausedHalfway(moved.memory)
     monkeypatch.setattr(moved.memory, "transact_write_items", paused.transact_write_items)
     releasing = meanwhile(lease.release)

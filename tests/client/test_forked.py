@@ -11,7 +11,7 @@ from kit.forked import another_thread_in, code_of_a_fork, end_in_time, mutexes_o
 
 from ticketlock import ClientClosed, Lease, LeaseGroup, LockClient, RecordWaitExceeded, aio
 from ticketlock.client import _client
-from ticketlock.client._waiters import lines_of_this_process
+from ticketlock.client._waiters import waiters_of_this_process
 from ticketlock.testing import MemoryDynamoDB
 
 # The client's, its holdings', those of what is under way, of the heartbeat, of table time, of the leases; the lines'.
@@ -34,7 +34,7 @@ class Held:
 
     @property
     def mutexes(self) -> list[Any]:
-        return mutexes_of(self.locks, self.lease, self.group, lines_of_this_process())
+        return mutexes_of(self.locks, self.lease, self.group, waiters_of_this_process())
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from kit.opcodes import AtOpcode
 from kit.places import meanwhile, outcome, until
 
 from ticketlock import Lease, LeaseGroup, LockClient, LockName, LockTable, TicketLockError
-from ticketlock.client._waiters import lines_of_this_process
+from ticketlock.client._waiters import waiters_of_this_process
 from ticketlock.testing import ManualClock, MemoryDynamoDB
 
 pytestmark = [
@@ -124,7 +124,7 @@ def step(request: pytest.FixtureRequest) -> int:
 @pytest.fixture(autouse=True)
 def no_wait_is_remembered() -> Iterator[None]:
     """Otherwise a release would wake a wait that has ended, instead of the next waiter."""
-    waiting = lines_of_this_process()._waiting
+    waiting = waiters_of_this_process()._waiting
     before = {each for waits in waiting.values() for each in waits}
     yield
     gc.collect()

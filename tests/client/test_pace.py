@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ticketlock.client._acquire import Pace, PaceBounds
+from ticketlock.client._pace import Pace, PaceBounds
 from ticketlock.locks._items import Holder
 from ticketlock.locks._outcomes import Place, Position
 from ticketlock.locks._queue import EXPIRY_MARGIN_MS

@@ -27,7 +27,8 @@ from ticketlock import (
     TableRefused,
     UnsupportedFormat,
 )
-from ticketlock.client._acquire import Pace, PaceBounds, Wait, _next_poll, acquire, leave
+from ticketlock.client._acquire import Wait, _next_poll, acquire, leave
+from ticketlock.client._pace import Pace, PaceBounds
 from ticketlock.locks._hand_over import Next, release_to
 from ticketlock.locks._items import lock_key
 from ticketlock.locks._protocol import Contender

@@ -12,7 +12,7 @@ from kit.awaited import Awaited
 from kit.places import Moved, Wire, meanwhile, outcome, until
 
 from ticketlock import Claim, ClientClosed, Grant, LockClient, LockName, LockTable, Position, aio
-from ticketlock.client._waiters import lines_of_this_process
+from ticketlock.client._waiters import waiters_of_this_process
 from ticketlock.testing import ManualClock, MemoryDynamoDB
 
 pytestmark = pytest.mark.shows("order", "mixed queue")
@@ -304,12 +304,12 @@ def test_tasks_of_loops_in_several_threads_wake_each_other(memory: MemoryDynamoD
 def test_a_forked_child_has_no_waiters_of_its_parent(memory: MemoryDynamoDB, clock: ManualClock) -> None:
     """Their threads do not run there: a release there would wake a waiter that does not exist."""
     lease = client(memory, clock).acquire("e")
-    parents = lines_of_this_process()
+    parents = waiters_of_this_process()
 
     def in_a_fork() -> None:
         child = os.fork()
         if child == 0:
-            os._exit(0 if lines_of_this_process() is not parents and not lines_of_this_process()._waiting else 1)
+            os._exit(0 if waiters_of_this_process() is not parents and not waiters_of_this_process()._waiting else 1)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         assert parents._waiting != {}
         lease.release()

@@ -23,7 +23,7 @@ from ticketlock_local.cloud.deploy import deploy
 from ticketlock_local.engines.emulator import Emulator
 
 from ticketlock.testing import ManualClock
-from ticketlock.units._sweeping import COPIES_COME_WITHIN_MS
+from ticketlock.units._recovery._sweeping import COPIES_COME_WITHIN_MS
 
 pytestmark = pytest.mark.verify("another deployment; tests/units asks the same steps, and how they are bounded")
 

@@ -3,8 +3,8 @@
 import ast
 import graphlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
-from typing import Any
 
 Arrows = Mapping[str, set[str]]
 """Each module with the modules that it imports, both by their full names."""
@@ -12,6 +12,8 @@ Arrows = Mapping[str, set[str]]
 
 def arrows(root: Path, *packages: str) -> Arrows:
     """The imports of all modules of some packages, also those inside a function or for type checkers only.
+
+    A name from the door of a room, its ``__init__.py``, is an import of the module that the door has it from.
 
     Args:
         root: the folder in which the packages are.
@@ -112,13 +114,46 @@ def _files(package: Path) -> Sequence[Path]:
     return [package] if package.is_file() else sorted(package.rglob("*.py"))
 
 
-def _imported(file: Path, known: Mapping[str, Any]) -> Iterator[str]:
+def past_doors(room_of_module: str | None, names: Iterable[str], rooms: Iterable[str]) -> list[str]:
+    """Of the full names that a module imports, those of other rooms that are not at the door of their room.
+
+    Args:
+        room_of_module: the room of the module that imports them; None: of none.
+        rooms: by their full names; a room within a room is another one for everybody outside of the outer room.
+    """
+    found = []
+    for name in names:
+        homes = sorted((room for room in rooms if name.startswith(f"{room}.")), key=len)
+        strange = [room for room in homes if room_of_module is None or not f"{room_of_module}.".startswith(f"{room}.")]
+        if strange and name.removeprefix(f"{strange[-1]}.").count("."):
+            found.append(name)
+    return found
+
+
+def _imported(file: Path, known: Mapping[str, Path]) -> Iterator[str]:
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{file} has a relative import"
-            home = node.module or ""
-            for alias in node.names:
-                # A name in a package is a module of it, or a name that its __init__ has.
-                yield inner if (inner := f"{home}.{alias.name}") in known else home
+            yield from (_home(node.module or "", alias.name, known) for alias in node.names)
+
+
+def _home(package: str, name: str, known: Mapping[str, Path]) -> str:
+    """The module that has a name: a module of the package, or where its door has the name from."""
+    if (inner := f"{package}.{name}") in known:
+        return inner
+    door = known.get(package)
+    behind = _behind_door(door).get(name) if door is not None and door.name == "__init__.py" else None
+    return _home(*behind, known) if behind is not None else package
+
+
+@cache
+def _behind_door(door: Path) -> Mapping[str, tuple[str, str]]:
+    """The names of a door, each with the module that it comes from and its name there."""
+    return {
+        alias.asname or alias.name: (node.module or "", alias.name)
+        for node in ast.parse(door.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }

@@ -19,8 +19,8 @@ from kit.in_a_loop import InALoop, Loop
 from ticketlock import Lease, LockClient, LockTable, aio
 from ticketlock.testing import ManualClock, MemoryDynamoDB, Sent
 from ticketlock.units import Unit, Units, UnitTable, create_units_table
-from ticketlock.units._record import new_id
-from ticketlock.units._rows import OPEN, OPEN_INDEX
+from ticketlock.units._records._record import new_id
+from ticketlock.units._records._rows import OPEN, OPEN_INDEX
 
 UnitsKind = Literal["threads", "tasks"]
 Key = Mapping[str, Any]

@@ -7,7 +7,19 @@ from collections.abc import Collection
 from pathlib import Path
 
 import pytest
-from kit.architecture import Arrows, arrows, between, circle, defined_twice, forbidden, foreign, height, room_of
+from kit.architecture import (
+    Arrows,
+    arrows,
+    between,
+    circle,
+    defined_twice,
+    forbidden,
+    foreign,
+    height,
+    imported_names,
+    past_doors,
+    room_of,
+)
 
 ROOT = Path(__file__).parents[2]
 SOURCE, INFRA = ROOT / "src", ROOT / "infra"
@@ -36,8 +48,27 @@ INFRA_ROOMS = {
     "ticketlock_local": ("cloud", "demo", "engines", "plain", "release"),
 }
 
-# Nobody needs what their __init__ has: a docstring.
-ROOMS_WITHOUT_A_FACE = {"ticketlock._expressions", "ticketlock.client", "ticketlock.locks", "ticketlock.wire"}
+UNITS = "ticketlock.units"
+# The rooms of units, the highest first; above them is what callers see.
+ROOMS_OF_UNITS = (
+    "_like_boto3",
+    "_unit_of_work",
+    "_again",
+    "_recovery",
+    "_commit",
+    "_statements",
+    "_records",
+    "_words",
+)
+FOR_TASKS = "_for_tasks"
+DOORS = [
+    *(f"ticketlock.{room}" for room in ("_expressions", "aio", "cli", "client", "locks", "testing", "units", "wire")),
+    "ticketlock.workflow",
+    *(f"ticketlock.{room}.{FOR_TASKS}" for room in ("client", "locks", "units", "wire")),
+    *(f"{UNITS}.{room}" for room in ROOMS_OF_UNITS),
+    *(f"{package}.{room}" for package, rooms in INFRA_ROOMS.items() for room in rooms),
+]
+"""A name crosses the border of such a room through its ``__init__.py`` alone."""
 # What boto3 calls the parameters and the reply of a call: one of the memory's service, the other of a unit's client. A
 # reply of the wire is what a protocol is sent.
 MEANS_TWO_THINGS = {"Parameters", "Reply"}
@@ -47,7 +78,7 @@ BY_TEXT = re.compile(r"__import__|sys\.modules(?!\.get\(\"asyncio\"\))")
 
 # What a folder may bring along, beside the standard library and itself.
 SDK = {"boto3", "botocore", "mypy_boto3_dynamodb", "mypy_boto3_stepfunctions"}
-FOR_TASKS = {"aiobotocore"}
+SDK_FOR_TASKS = {"aiobotocore"}
 ALLOWED = [
     (SOURCE, "ticketlock/errors.py", set()),
     (SOURCE, "ticketlock/_checks.py", set()),
@@ -55,9 +86,9 @@ ALLOWED = [
     (SOURCE, "ticketlock/_value.py", set()),
     (SOURCE, "ticketlock/_decorating.py", set()),
     (SOURCE, "ticketlock/_expressions", set()),
-    (SOURCE, "ticketlock/wire", SDK | FOR_TASKS),
+    (SOURCE, "ticketlock/wire", SDK | SDK_FOR_TASKS),
     (SOURCE, "ticketlock/locks", SDK),
-    (SOURCE, "ticketlock/units", SDK | FOR_TASKS),
+    (SOURCE, "ticketlock/units", SDK | SDK_FOR_TASKS),
     (SOURCE, "ticketlock/client", {"mypy_boto3_dynamodb", "mypy_boto3_stepfunctions"}),
     (SOURCE, "ticketlock/workflow", set()),
     (SOURCE, "ticketlock/aio", set()),
@@ -114,9 +145,7 @@ def test_no_arrow_hides_in_an_import_by_name_or_in_a_room_that_is_imported_whole
         f"{module} imports {name}"
         for module, names in library.items()
         for name in names
-        if name in ROOMS_WITHOUT_A_FACE
-        or name.partition(".")[0] in BY_NAME
-        or (name.startswith("ticketlock") and name not in library)
+        if name.partition(".")[0] in BY_NAME or (name.startswith("ticketlock") and name not in library)
     }
     assert hidden == set(), "import the module that has the name: no test sees any other import"
     assert not [path for path in (SOURCE / "ticketlock").rglob("*.py") if BY_TEXT.search(path.read_text())]
@@ -126,6 +155,57 @@ def test_a_module_imports_its_own_room_and_lower_floors_alone(library: Arrows) -
     assert forbidden(library, FLOORS) == [], (
         "a module imports its own room and lower floors: docs/decisions/0004-generators-and-packages.md"
     )
+
+
+def test_a_name_crosses_the_border_of_a_room_through_its_door_alone() -> None:
+    assert crossing(ROOT) == [], "import it from the room's package, whose __init__.py is its only door"
+
+
+def test_an_import_past_a_door_is_found(tmp_path: Path) -> None:
+    files = {
+        "src/ticketlock/wire/_driver.py": "",
+        "src/ticketlock/locks/_reads.py": "from ticketlock.wire._driver import Clocks",
+        "src/ticketlock/locks/_queue.py": "from ticketlock.wire import Read",
+        "src/ticketlock/wire/_performer.py": "from ticketlock.wire._driver import Driver",
+        "src/ticketlock/units/_commit/_state.py": "from ticketlock.units._records._record import decide",
+        "functions/heartbeat.py": "from ticketlock.workflow._turn import LockRequest",
+        "infra/ticketlock_cdk/tables.py": "from ticketlock.units._records import KEY",
+    }
+    for name, text in files.items():
+        file = tmp_path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text + "\n")
+    assert crossing(tmp_path) == [
+        "heartbeat imports ticketlock.workflow._turn.LockRequest",
+        "ticketlock.locks._reads imports ticketlock.wire._driver.Clocks",
+        "ticketlock.units._commit._state imports ticketlock.units._records._record.decide",
+    ]
+
+
+def crossing(root: Path) -> list[str]:
+    """The names that a module of the product imports past the door of a room."""
+    places = [(root / "src", "ticketlock"), (root / "infra", "ticketlock_cdk"), (root / "infra", "ticketlock_local")]
+    places += [(path.parent, path.name) for path in (root / "functions").rglob("*.py")]
+    return sorted(
+        f"{module} imports {name}"
+        for folder, package in places
+        if (folder / package).exists()
+        for module, names in imported_names(folder, package).items()
+        for name in past_doors(room_within(module), names, DOORS)
+    )
+
+
+def room_within(module: str) -> str | None:
+    return max((room for room in DOORS if f"{module}.".startswith(f"{room}.")), key=len, default=None)
+
+
+def test_the_rooms_of_units_import_lower_ones_alone(library: Arrows) -> None:
+    rooms = [f"{UNITS}.{room}" for room in ROOMS_OF_UNITS]
+    of_rooms = {module: names for module, names in library.items() if module.startswith(tuple(rooms))}
+    floor_of = {UNITS: len(rooms) + 1, **{room: len(rooms) - at for at, room in enumerate(rooms)}}
+    named = {module: {name for name in names if name.startswith(UNITS)} for module, names in of_rooms.items()}
+    assert {room_of(module, rooms) for module in of_rooms} == set(rooms)
+    assert forbidden({**{module: set() for module in library}, **named}, {"ticketlock": 0, **floor_of}) == []
 
 
 def test_only_what_stays_out_of_the_functions_evaluates_expressions(library: Arrows) -> None:
@@ -163,9 +243,9 @@ def test_a_folder_brings_no_more_than_it_may(root: Path, folder: str, allowed: s
 
 def test_only_what_is_for_tasks_brings_aiobotocore(library: Arrows) -> None:
     """The functions are deployed without it."""
-    bring = {module for module, names in library.items() if foreign({module: names}) & FOR_TASKS}
+    bring = {module for module, names in library.items() if foreign({module: names}) & SDK_FOR_TASKS}
     assert bring
-    assert all("_for_tasks" in module.split(".") for module in bring)
+    assert all(FOR_TASKS in module.split(".") for module in bring)
 
 
 def test_a_class_or_a_type_of_the_product_has_its_name_for_itself() -> None:

@@ -10,10 +10,10 @@ from property.parties import TABLE, Hold
 from property.world import World
 
 from ticketlock import Grant
-from ticketlock.client._acquire import PaceBounds
 from ticketlock.client._arguments import Acquisition
 from ticketlock.client._base_lease import BaseLease
 from ticketlock.client._holdings import Holdings
+from ticketlock.client._pace import PaceBounds
 from ticketlock.errors import InvalidLockRequest, LockLost, RecordWaitExceeded, TableError
 from ticketlock.locks._items import Holder, LockItem
 from ticketlock.locks._operators import inspect, release_of, resume, set_limit, unset_limit
@@ -44,7 +44,9 @@ class Client:
         self.world = world
         self.machine = machine
         self._driver = driver
-        self.holdings: Holdings[BaseLease] = Holdings(self, self, clocks=machine, bounds=CLIENTS, lines=world.lines)
+        self.holdings: Holdings[BaseLease] = Holdings(
+            self, self, clocks=machine, bounds=CLIENTS, local_waiters=world.lines
+        )
 
     def lease(self, claim: Claim, grant: Grant, *, has_own_identity: bool = True) -> BaseLease:
         """A grant as its holder knows it."""

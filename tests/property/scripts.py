@@ -14,7 +14,8 @@ from property.parties import TABLE
 from property.world import World
 
 from ticketlock import Grant, Place, Position
-from ticketlock.client._acquire import Pace, PaceBounds, Wait, acquire, leave
+from ticketlock.client._acquire import Wait, acquire, leave
+from ticketlock.client._pace import Pace, PaceBounds
 from ticketlock.client._waiters import WaitKey
 from ticketlock.errors import LockLost, OutcomeUnknown, RecordWaitExceeded, RequestNotApplied, TableError
 from ticketlock.locks._hand_over import await_wake_up

@@ -6,7 +6,7 @@ from typing import Any
 import boto3
 import pytest
 from botocore.config import Config
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, ParamValidationError
 from kit.units import index, make_table
 from testing.memory_requests import cancelled
 
@@ -42,6 +42,8 @@ def outcome(client: Any, operation: str, asked: dict[str, Any]) -> Any:
     """What a request changes, or the error's class and code."""
     try:
         getattr(client, operation)(**asked)
+    except ParamValidationError:
+        return "ParamValidationError", None
     except Exception as error:
         return type(error).__name__, getattr(error, "response", {}).get("Error")
     return client.scan(**THINGS)["Items"]
@@ -108,6 +110,15 @@ def test_what_is_not_sent_is_no_request(memory: MemoryDynamoDB) -> None:
     memory.sent.clear()
     assert outcome(memory, *putting({"N": 5})) == ("ParamValidationError", None)
     assert memory.sent == []
+
+
+def test_what_is_too_short_to_be_sent_is_also_refused_as_the_service_refuses_it(memory: MemoryDynamoDB) -> None:
+    """A test of what is refused need not know by whom."""
+    with pytest.raises(ParamValidationError, match="Invalid length for parameter ExclusiveStartTableName"):
+        memory.list_tables(ExclusiveStartTableName="a")
+    with pytest.raises(ClientError) as raised:
+        memory.list_tables(ExclusiveStartTableName="a")
+    assert raised.value.response["Error"]["Code"] == "ValidationException"
 
 
 def starting(**attributes: str) -> dict[str, Any]:

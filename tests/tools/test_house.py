@@ -46,4 +46,4 @@ def test_what_a_call_runs_is_counted_without_the_table_in_memory() -> None:
 
 
 def test_a_name_that_another_room_imports_is_found() -> None:
-    assert "_acquire.Wait" in house.names_at_the_door("client", house.ROOT / "src")
+    assert "LockClient" in house.names_at_the_door("client", house.ROOT / "src")

@@ -11,8 +11,8 @@ from kit.units import Books, Key, Killed, Party, UnitsWorld, some_account, some_
 
 from ticketlock import aio
 from ticketlock.units import Unit, Units, UnitTable
-from ticketlock.units._record import LEASE_MS
-from ticketlock.units._sweeping import COPIES_COME_WITHIN_MS
+from ticketlock.units._records._record import LEASE_MS
+from ticketlock.units._recovery._sweeping import COPIES_COME_WITHIN_MS
 
 PATIENCE_S = 30
 LEASE_S, COPIES_S = LEASE_MS // 1_000, COPIES_COME_WITHIN_MS // 1_000

@@ -21,8 +21,8 @@ from kit.units import KEYS, VECTOR_INDEX, Books, Killed, Party, make_tables
 from ticketlock.errors import CommittedUnfinished, UnitError
 from ticketlock.testing import ManualClock, MemoryDynamoDB
 from ticketlock.units import COMMITTED, READ_LOCK
-from ticketlock.units._operators import Correction, correct
-from ticketlock.units._record import UnitRecords
+from ticketlock.units._records._record import UnitRecords
+from ticketlock.units._recovery._operators import Correction, correct
 
 FILES = Path(__file__).parent / "golden"
 STOOD_AT_MS = 1_790_000_000_000

@@ -25,8 +25,10 @@ from units.conftest import COPIES_S, LEASE_S, MARGIN_S
 
 from ticketlock.errors import InvalidUnitRequest, UnitRolledBack
 from ticketlock.units import OpenUnit, Outcome, Record, Unit
-from ticketlock.units._marks import Marks
-from ticketlock.units._operators import (
+from ticketlock.units._records._marks import Marks
+from ticketlock.units._records._record import UnitRecords
+from ticketlock.units._records._rows import Strange
+from ticketlock.units._recovery._operators import (
     Counted,
     Settled,
     Shown,
@@ -37,8 +39,6 @@ from ticketlock.units._operators import (
     roll_back,
     settle,
 )
-from ticketlock.units._record import UnitRecords
-from ticketlock.units._rows import Strange
 
 pytestmark = pytest.mark.parametrize("units_engine", first_on("memory", engine_names()), indirect=True)
 

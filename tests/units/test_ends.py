@@ -14,7 +14,7 @@ from units.conftest import STATEMENTS
 from ticketlock import aio
 from ticketlock.errors import UnitFinished
 from ticketlock.units import READ_LOCK, SERIALIZABLE, Isolation, Unit, Units
-from ticketlock.units._unit_of_work import UnitOfWork
+from ticketlock.units._unit_of_work._unit_of_work import UnitOfWork
 
 pytestmark = pytest.mark.shows("atomicity")
 

@@ -22,7 +22,7 @@ from units.conftest import PATIENCE_S
 from ticketlock import ClientClosed, InvalidUnitRequest, aio
 from ticketlock.testing import MemoryDynamoDB
 from ticketlock.units import Units, UnitTable
-from ticketlock.units._behind import MOST_BEHIND, BehindThreads
+from ticketlock.units._commit._behind import MOST_BEHIND, BehindThreads
 from ticketlock.wire._requests import ForkingSteps
 
 SET = "SET balance = :balance"
@@ -404,7 +404,7 @@ def at_each_opcode(does: Callable[[Finished], None], do: Callable[[Finished], ob
 
     def is_beyond(opcode: int) -> bool:
         made = Finished()
-        with suppress(Interrupt), AtOpcode(opcode, lambda: do(made), ("units/_behind.py",)) as within:
+        with suppress(Interrupt), AtOpcode(opcode, lambda: do(made), ("units/_commit/_behind.py",)) as within:
             does(made)
         made.behind.wait()
         assert len(set(made.handed_over) - set(made.finished)) <= left

@@ -14,8 +14,8 @@ from units.golden_rows import CORRECTION, SET, STATES, empty_books, golden, part
 
 from ticketlock.errors import InvalidUnitRequest, UnitConflict, UnitRolledBack, UnsupportedFormat
 from ticketlock.units import Outcome, Record, Swept
-from ticketlock.units._operators import Correction, correct, inspect, open_units
-from ticketlock.units._record import UnitRecords
+from ticketlock.units._records._record import UnitRecords
+from ticketlock.units._recovery._operators import Correction, correct, inspect, open_units
 
 LATER_S = LEASE_S + COPIES_S
 MORE_THAN_A_YEAR_S = 370 * 86_400

@@ -26,7 +26,7 @@ from units.conftest import COPIES_S, LEASE_S, MARGIN_S
 
 from ticketlock.errors import ConditionFailed, InvalidUnitRequest, UnitConflict
 from ticketlock.units import COMMITTED, READ_LOCK, SERIALIZABLE, UNCOMMITTED, Swept, Unit
-from ticketlock.units._work import SLOTS, guard_key
+from ticketlock.units._statements._work import SLOTS, guard_key
 
 pytestmark = pytest.mark.shows("strict serialisability", "no phantoms")
 

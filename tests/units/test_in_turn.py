@@ -18,8 +18,8 @@ from units.conftest import PATIENCE_S
 
 from ticketlock import InvalidUnitRequest, LockClient, LockLost, aio, create_table
 from ticketlock.units import COMMITTED, READ_LOCK, Unit, Units, UnitTable
-from ticketlock.units._passing import MOST_IN_A_ROW, Lines, PlaceInLine
-from ticketlock.units._turns import _ENTITY_BYTES, _MOST_KNOWN, NAMESPACE, Contended, entity_of
+from ticketlock.units._again._passing import MOST_IN_A_ROW, Lines, PlaceInLine
+from ticketlock.units._again._turns import _ENTITY_BYTES, _MOST_KNOWN, NAMESPACE, Contended, entity_of
 
 
 @pytest.fixture(scope="module", params=first_on("memory", ["memory", "ministack"]))  # moto is for one thread
@@ -145,7 +145,7 @@ def until_waiting(locks: LockClient, entity: str, count: int) -> None:
 
 
 def calls_behind(units: Units) -> int:
-    return sum(len(line.behind) for line in units._lines._lines.values())
+    return sum(len(line.behind) for line in units._turns.lines._lines.values())
 
 
 def result_behind(in_line: threading.Event, units: Units, call: Callable[[], Any]) -> Any:
@@ -341,11 +341,11 @@ def test_calls_of_one_process_pass_the_locks_on_until_the_next_process_has_its_t
         with locks.acquire(entity, namespace=NAMESPACE) as lease:
             return lease.fencing_token
 
-    units._contended.add([entity])
+    units._turns.contended.add([entity])
     with ThreadPoolExecutor(MOST_IN_A_ROW + 2) as pool:
         calls = [pool.submit(count)]
         assert its_turn.wait(PATIENCE_S)
-        units._contended.add([entity])
+        units._turns.contended.add([entity])
         calls += [pool.submit(count) for _ in range(MOST_IN_A_ROW + 1)]
         until(lambda: calls_behind(units) == MOST_IN_A_ROW + 1, "calls behind the first one")
         other = others.submit(of_another_process)
@@ -358,7 +358,7 @@ def test_calls_of_one_process_pass_the_locks_on_until_the_next_process_has_its_t
     assert other.result(PATIENCE_S) == first + 1
     others.shutdown()
     assert books.balance({"id": name}) == 100 + MOST_IN_A_ROW + 2
-    assert (holders(locks, entity), units._lines._lines) == (0, {})
+    assert (holders(locks, entity), units._turns.lines._lines) == (0, {})
 
 
 def test_a_call_whose_turn_is_passed_on_does_not_wait_for_itself(
@@ -395,7 +395,7 @@ def test_a_turn_whose_locks_are_lost_is_not_passed_on(
         item = locks.inspect(entity, namespace=NAMESPACE).item
         seen.append([holder.fencing_token for holder in item.holders] if item is not None else [])
 
-    (lease,) = next(iter(units._lines._lines.values())).first.group.leases
+    (lease,) = next(iter(units._turns.lines._lines.values())).first.group.leases
     with pytest.raises(LockLost):
         lease.renew()
     result_behind(in_line, units, count)
@@ -436,7 +436,7 @@ def test_a_signal_handler_may_take_a_place_at_any_opcode_at_which_its_thread_tak
             lines.leave(handlers)
 
         own, other = place("this thread"), place("another thread")
-        with AtOpcode(opcode, handle_a_signal, ("units/_passing.py",)) as within:
+        with AtOpcode(opcode, handle_a_signal, ("units/_again/_passing.py",)) as within:
             lines.join(own)
             lines.join(other)
             lines.leave(own)

@@ -31,7 +31,7 @@ from ticketlock import (
 )
 from ticketlock.testing import ManualClock
 from ticketlock.units import READ_LOCK, Unit, Units
-from ticketlock.units._unit_of_work import UnitOfWork
+from ticketlock.units._unit_of_work._unit_of_work import UnitOfWork
 from ticketlock.wire._requests import ForkingSteps, Pause
 
 SET = "SET balance = :balance"
@@ -649,7 +649,7 @@ def takes_its_turn(scene: Scene, locks: LockClient, number: int) -> AtOpcode:
         if len(tries) == 1:
             others_change_one(scene, unit)
 
-    rooms = ("units/_units.py", "client/_client.py")
+    rooms = ("units/_units.py", "units/_again/_queueing.py", "client/_client.py")
     with suppress(Interrupt), AtOpcode(number, partial(raising, Interrupt()), rooms) as at:
         work()
     return at

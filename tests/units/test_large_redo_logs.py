@@ -15,10 +15,10 @@ from units.golden_rows import empty_books, party
 from ticketlock._expressions._values import canonical_item
 from ticketlock.errors import InvalidUnitRequest
 from ticketlock.units import Swept, Units
-from ticketlock.units import _packing as packing
-from ticketlock.units._packing import Entry, Unpacking, packed
-from ticketlock.units._record import UnitRecord, new_id, piece_key, with_pieces
-from ticketlock.units._rows import row_key
+from ticketlock.units._records import _packing as packing
+from ticketlock.units._records._packing import Entry, Unpacking, packed
+from ticketlock.units._records._record import UnitRecord, new_id, piece_key, with_pieces
+from ticketlock.units._records._rows import row_key
 
 ITEMS, ITEM_BYTES = 12_000, 1_000
 # The sort keys of rows with pieces begin with it.

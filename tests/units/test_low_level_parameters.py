@@ -10,8 +10,8 @@ from kit.units import Books, dumped, some_account
 
 from ticketlock import InvalidUnitRequest
 from ticketlock.units import UnitClient, Units
-from ticketlock.units._client import METHODS_IN_PLACE_OF
-from ticketlock.units._client_parameters import IN_PLACE_OF, OPERATIONS, STRUCTURES
+from ticketlock.units._like_boto3._client import METHODS_IN_PLACE_OF
+from ticketlock.units._like_boto3._client_parameters import IN_PLACE_OF, OPERATIONS, STRUCTURES
 
 pytestmark = pytest.mark.shows("bad input")
 IN_MEMORY = pytest.mark.parametrize("units_engine", ["memory"], indirect=True)

@@ -12,7 +12,7 @@ from kit.units import THREADS_ONLY, Books, Key, Lost, Party, some_name
 from ticketlock.errors import InvalidUnitRequest, OutcomeUnknown, TableError, UnitChanged, UnitRolledBack
 from ticketlock.testing import ManualClock, MemoryDynamoDB
 from ticketlock.units import Outcome, Units, create_units_table, unit_owner
-from ticketlock.units._rows import OWNER_IS_KEPT_S
+from ticketlock.units._records._rows import OWNER_IS_KEPT_S
 from ticketlock.wire._item_requests import MOST_TOGETHER
 
 pytestmark = pytest.mark.shows("ended owner", "unit over several states")

@@ -13,7 +13,7 @@ from units.conftest import killed
 
 from ticketlock import InvalidUnitRequest
 from ticketlock.units import Units
-from ticketlock.units._record import new_id
+from ticketlock.units._records._record import new_id
 
 pytestmark = pytest.mark.shows("no dirty read")
 

@@ -11,7 +11,7 @@ from kit.units import MARK, THREADS_ONLY, VERSION, Books, Killed, Party, UnitsWo
 
 from ticketlock.errors import InvalidUnitRequest, UnitConflict
 from ticketlock.units import COMMITTED, SERIALIZABLE, UNCOMMITTED, Isolation
-from ticketlock.units._record import LEASE_MS
+from ticketlock.units._records._record import LEASE_MS
 
 pytestmark = pytest.mark.shows("own writes in queries")
 

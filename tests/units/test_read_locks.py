@@ -12,9 +12,10 @@ from kit.units import MARK, THREADS_ONLY, Books, Key, Lost, Party, UnitsWorld, m
 
 from ticketlock.errors import InvalidUnitRequest, UnitConflict, UnitContended, UnitFinished, UnitRolledBack
 from ticketlock.testing import ManualClock
-from ticketlock.units import COMMITTED, READ_LOCK, SERIALIZABLE, Outcome, Unit, _packing
-from ticketlock.units._packing import Entry, packed
-from ticketlock.units._read_locks import KEYS_TOGETHER
+from ticketlock.units import COMMITTED, READ_LOCK, SERIALIZABLE, Outcome, Unit
+from ticketlock.units._commit._read_locks import KEYS_TOGETHER
+from ticketlock.units._records import _packing
+from ticketlock.units._records._packing import Entry, packed
 
 pytestmark = pytest.mark.shows("read locks")
 

@@ -8,11 +8,11 @@ from kit.units import MARK, THREADS_ONLY, VECTOR_INDEX, VERSION, Books, Key, Los
 
 from ticketlock.errors import CommittedUnfinished, InvalidUnitRequest, TableRefused
 from ticketlock.units import COMMITTED, Outcome, Unit
-from ticketlock.units._marks import Marks
-from ticketlock.units._operators import Correction, Unfinished, correct, settle, unfinished
-from ticketlock.units._record import CORRECTION_IS_KEPT_S, UnitRecords, new_id
-from ticketlock.units._sweeping import COPIES_COME_WITHIN_MS
-from ticketlock.units._work import MOST_ACTIONS
+from ticketlock.units._records._marks import Marks
+from ticketlock.units._records._record import CORRECTION_IS_KEPT_S, UnitRecords, new_id
+from ticketlock.units._recovery._operators import Correction, Unfinished, correct, settle, unfinished
+from ticketlock.units._recovery._sweeping import COPIES_COME_WITHIN_MS
+from ticketlock.units._statements._work import MOST_ACTIONS
 
 pytestmark = [
     pytest.mark.shows("bad input"),

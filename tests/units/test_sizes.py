@@ -22,7 +22,8 @@ from ticketlock.errors import (
     UnitFinished,
     UnitTooLarge,
 )
-from ticketlock.units import COMMITTED, READ_LOCK, SERIALIZABLE, UNCOMMITTED, Isolation, Unit, _work
+from ticketlock.units import COMMITTED, READ_LOCK, SERIALIZABLE, UNCOMMITTED, Isolation, Unit
+from ticketlock.units._statements import _work
 
 KB = 1_024
 

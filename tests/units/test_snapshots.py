@@ -8,7 +8,7 @@ from kit.units import THREADS_ONLY, Books, Key, Party, UnitsWorld, some_account,
 
 from ticketlock.errors import UnitConflict, UnitContended, UnitTooLarge
 from ticketlock.units import SERIALIZABLE, Unit
-from ticketlock.units._snapshots import MOST_TRIES
+from ticketlock.units._statements._snapshots import MOST_TRIES
 
 pytestmark = [pytest.mark.shows("strict serialisability", "cost of units"), THREADS_ONLY]
 

@@ -10,7 +10,7 @@ from kit.units import THREADS_ONLY, Books, Key, Lost, Party, UnitsWorld, some_na
 
 from ticketlock.errors import InvalidUnitRequest, OutcomeUnknown, UnitChanged, UnitFinished, UnitRolledBack
 from ticketlock.units import Outcome
-from ticketlock.units._settings import MOST_STEPS
+from ticketlock.units._statements._settings import MOST_STEPS
 
 pytestmark = pytest.mark.shows("steps of a saved unit")
 

@@ -13,8 +13,8 @@ from ticketlock import InvalidUnitRequest, ItemTooLarge, TableNotFound, TableRef
 from ticketlock._expressions._schemas import Index, KeyAttribute, Schema
 from ticketlock._expressions._values import MAX_ITEM_BYTES, size_of
 from ticketlock.units import Swept, Units, UnitTable, create_units_table
-from ticketlock.units._tables import VERSION_BYTES
-from ticketlock.units._work import guard_key
+from ticketlock.units._statements._work import guard_key
+from ticketlock.units._words._tables import VERSION_BYTES
 
 WAYS = pytest.mark.parametrize("way", ["native", "marked"])
 

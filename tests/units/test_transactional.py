@@ -28,8 +28,8 @@ from ticketlock import (
 )
 from ticketlock.testing import ManualClock
 from ticketlock.units import COMMITTED, READ_LOCK, Unit, Units, UnitTable
-from ticketlock.units._settings import Terms
-from ticketlock.units._transactional import Tries
+from ticketlock.units._again._transactional import Tries
+from ticketlock.units._statements._settings import Terms
 from ticketlock.wire._actions import Sleep
 
 pytestmark = pytest.mark.shows("strict serialisability", "no deadlock", "state that writes once")

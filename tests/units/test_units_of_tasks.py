@@ -23,9 +23,9 @@ from ticketlock import (
     create_table,
 )
 from ticketlock.units import COMMITTED, Swept, UnitTable
-from ticketlock.units._packing import packed
-from ticketlock.units._passing import MOST_IN_A_ROW
-from ticketlock.units._turns import NAMESPACE, entity_of
+from ticketlock.units._again._passing import MOST_IN_A_ROW
+from ticketlock.units._again._turns import NAMESPACE, entity_of
+from ticketlock.units._records._packing import packed
 from ticketlock.wire._sdk import CLIENT_SETTINGS
 
 # One that aiobotocore reaches.
@@ -455,9 +455,9 @@ def test_tasks_pass_the_lock_of_an_item_on_to_each_other(books: Books, names: li
                 assert item is not None
                 tokens.add(item.holders[0].fencing_token)
 
-            units._contended.add([entity])
+            units._turns.contended.add([entity])
             await asyncio.gather(*(count() for _ in range(MOST_IN_A_ROW)))
-            assert units._lines._lines == {}
+            assert units._turns.lines._lines == {}
 
     asyncio.run(asyncio.wait_for(main(), PATIENCE_S))
     books.plain_client.delete_table(TableName=f"locks-{name}")

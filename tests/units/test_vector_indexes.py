@@ -11,7 +11,7 @@ from botocore.exceptions import ConnectTimeoutError
 from ticketlock.errors import InvalidUnitRequest
 from ticketlock.testing import ManualClock, MemoryDynamoDB
 from ticketlock.units import READ_LOCK, SERIALIZABLE, Units, UnitTable, create_units_table
-from ticketlock.units._tables import DESCRIPTION_LASTS_MS
+from ticketlock.units._words._tables import DESCRIPTION_LASTS_MS
 
 pytestmark = pytest.mark.shows("bad input")
 

@@ -23,7 +23,7 @@ from ticketlock.errors import (
 from ticketlock.locks._fencing import FencedTransaction
 from ticketlock.locks._reads import TIME_CHECK
 from ticketlock.testing import ManualClock
-from ticketlock.units._client_errors import as_of_client
+from ticketlock.units._like_boto3._client_errors import as_of_client
 from ticketlock.wire._actions import Actions, Call, NoAnswer, Sleep, T
 from ticketlock.wire._driver import Driver
 from ticketlock.wire._requests import TOKEN_IS_SAFE_FOR_MS, Read, Request, Steps, TransactWrite, Write

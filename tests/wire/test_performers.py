@@ -24,7 +24,7 @@ from ticketlock_local.engines.processes import wait_until
 from wire.interrupts_at_once import DESCRIBE, Interrupt
 
 from ticketlock import LockTable
-from ticketlock.client._for_tasks._lock_table import LockTable as AsyncLockTable
+from ticketlock.locks._for_tasks._lock_table import LockTable as AsyncLockTable
 from ticketlock.testing import ManualClock, MemoryDynamoDB
 from ticketlock.wire import _actions, _performer
 from ticketlock.wire._actions import Actions, Sleep

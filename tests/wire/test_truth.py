@@ -33,7 +33,7 @@ from kit.tunnel import Reception
 from ticketlock_local.engines.emulator import Emulator
 
 from ticketlock import LockTable, OutcomeUnknown, RequestNotApplied
-from ticketlock.client._for_tasks._lock_table import LockTable as AsyncLockTable
+from ticketlock.locks._for_tasks._lock_table import LockTable as AsyncLockTable
 from ticketlock.locks._reads import TIME_CHECK
 from ticketlock.wire._actions import Reply
 from ticketlock.wire._driver import Driver, SystemClocks

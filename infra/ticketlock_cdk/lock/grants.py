@@ -21,7 +21,7 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct, IConstruct
 
-from ticketlock.locks._protocol import READ_TO_WAKE
+from ticketlock.locks import READ_TO_WAKE
 from ticketlock_cdk.either_stack import either_stack
 from ticketlock_cdk.lock.lock_functions import Environment, environment_of
 from ticketlock_cdk.machine_keys import key_arn_of

@@ -15,7 +15,7 @@ from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from ticketlock.workflow._turn import PARKS_PER_POLL
+from ticketlock.workflow import PARKS_PER_POLL
 from ticketlock_cdk.assets import source_folder
 from ticketlock_cdk.functions import Hosting
 from ticketlock_cdk.lock.grants import let_invoke, let_nest, let_write_sessions

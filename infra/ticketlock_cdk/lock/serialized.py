@@ -12,7 +12,7 @@ from aws_cdk import aws_stepfunctions_tasks as tasks
 from constructs import Construct
 
 from ticketlock._names import like_a_template
-from ticketlock.workflow._turn import LockRequest
+from ticketlock.workflow import LockRequest
 from ticketlock_cdk.lock.serialize_machine import serialize_definition, ticket_settings
 from ticketlock_cdk.lock.settings import LockSettings
 from ticketlock_cdk.lock.single_state import constants, parallel_options

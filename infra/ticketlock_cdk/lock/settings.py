@@ -6,9 +6,8 @@ from typing import Literal
 
 from aws_cdk import Duration
 
-from ticketlock.locks._modes import MAX_HOLDERS
-from ticketlock.locks._outcomes import MAX_LEASE_MS
-from ticketlock.workflow._turn import BEATS_AN_EXECUTION, most_polls_an_execution
+from ticketlock.locks import MAX_HOLDERS, MAX_LEASE_MS
+from ticketlock.workflow import BEATS_AN_EXECUTION, most_polls_an_execution
 from ticketlock_cdk.checks import check_bound, check_flag
 
 MIN_LEASE_S = 10

@@ -15,8 +15,8 @@ from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from ticketlock.locks._items import DEFAULT_NAMESPACE
-from ticketlock.workflow._turn import BEATS_AN_EXECUTION
+from ticketlock.locks import DEFAULT_NAMESPACE
+from ticketlock.workflow import BEATS_AN_EXECUTION
 from ticketlock_cdk.ended_executions import EndedExecutions
 from ticketlock_cdk.functions import MEMORY_MB, Hosting, new_dead_letter_queue
 from ticketlock_cdk.lock import grants

@@ -13,9 +13,9 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
-from ticketlock.units._rows import OPEN
+from ticketlock.units._records import OPEN
 from ticketlock_cdk.either_stack import at_synthesis, either_stack
-from ticketlock_cdk.lock.grants import Grantee, beside, to_each
+from ticketlock_cdk.lock import Grantee, beside, to_each
 from ticketlock_cdk.nag import acknowledge_wildcard
 from ticketlock_cdk.policies import MOST_MANAGED, Policies, Room
 from ticketlock_cdk.tables import LONGEST_KEY_ARN, TO_READ, TO_WRITE, longest_arn, may_have_indexes

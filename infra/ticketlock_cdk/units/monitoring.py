@@ -10,7 +10,7 @@ from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_lambda as lambda_
 
 from ticketlock_cdk.either_stack import either_stack, scopes_of
-from ticketlock_cdk.lock.grants import beside
+from ticketlock_cdk.lock import beside
 from ticketlock_cdk.monitoring import (
     ALL,
     MOST,

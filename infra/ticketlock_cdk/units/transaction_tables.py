@@ -19,9 +19,7 @@ from ticketlock_cdk.checks import check_flag
 from ticketlock_cdk.either_stack import either_stack
 from ticketlock_cdk.ended_executions import UNQUALIFIED, is_named_by_events
 from ticketlock_cdk.functions import MEMORY_MB, Hosting
-from ticketlock_cdk.lock.grants import Grantees, beside
-from ticketlock_cdk.lock.lock_functions import Environment, environment_of
-from ticketlock_cdk.lock.targets import is_express
+from ticketlock_cdk.lock import Environment, Grantees, beside, environment_of, is_express
 from ticketlock_cdk.monitoring import service_name_of
 from ticketlock_cdk.network import Network
 from ticketlock_cdk.tables import UNITS, check_table, given_table, has_replicas, let_logs_use, new_or_given

@@ -12,7 +12,7 @@ from constructs import Construct
 from ticketlock_cdk.assets import OF_UNITS
 from ticketlock_cdk.ended_executions import EndedExecutions
 from ticketlock_cdk.functions import Hosting, code_of, new_dead_letter_queue, new_function
-from ticketlock_cdk.lock.targets import executions_arn
+from ticketlock_cdk.lock import executions_arn
 from ticketlock_cdk.nag import NIST, acknowledge
 from ticketlock_cdk.policies import INLINE_OF_A_FUNCTION, LONGEST_MACHINE_ARN, MOST_MANAGED, Policies, Room
 from ticketlock_cdk.tables import let_send

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from ticketlock_local.checkout import BUILD, ROOT
-from ticketlock_local.engines.processes import end_group
+from ticketlock_local.engines import end_group
 from ticketlock_local.errors import CdkError
 
 APP = ROOT / "app.py"

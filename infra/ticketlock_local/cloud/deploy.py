@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 
 from ticketlock import create_table
 from ticketlock_local.cloud.cdk_cli import APP, app_arguments, run_cdk
-from ticketlock_local.engines.emulator import Emulator
+from ticketlock_local.engines import Emulator
 from ticketlock_local.errors import LocalCloudError
 
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ import boto3
 
 from ticketlock_local.checkout import BUILD, exclusive
 from ticketlock_local.cloud.deploy import client_arguments, client_environment, deploy, warm_up
-from ticketlock_local.engines.emulator import STOP_GRACE_S, Emulator, health
-from ticketlock_local.engines.processes import command_line, end_group
+from ticketlock_local.engines import STOP_GRACE_S, Emulator, command_line, end_group, health
 
 _RECORD = BUILD / "local.json"
 # As the pages name the outputs.

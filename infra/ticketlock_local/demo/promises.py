@@ -15,7 +15,7 @@ from itertools import accumulate, pairwise
 from typing import Literal
 
 from ticketlock import LockState
-from ticketlock.locks._modes import MAX_HOLDERS
+from ticketlock.locks import MAX_HOLDERS
 
 Outcome = Literal["applied", "refused", "unknown"]
 

@@ -17,12 +17,12 @@ from rich.text import Text
 
 from ticketlock import LockName, LockState, LockTable
 from ticketlock_local.checkout import BUILD, ROOT
-from ticketlock_local.cloud.deploy import ExecutionsUnfinished, client_arguments, deploy, start, warm_up
+from ticketlock_local.cloud import ExecutionsUnfinished, client_arguments, deploy, start, warm_up
 from ticketlock_local.demo.checks import Verdict, by_entity, judge
 from ticketlock_local.demo.executions import Execution, observe
 from ticketlock_local.demo.picture import picture
 from ticketlock_local.demo.timeline import Lines, Timeline
-from ticketlock_local.engines.emulator import Emulator
+from ticketlock_local.engines import Emulator
 
 if TYPE_CHECKING:
     from mypy_boto3_stepfunctions import SFNClient

@@ -13,9 +13,9 @@ from aws_cdk import aws_sns as sns
 from ticketlock_cdk import TicketLock
 from ticketlock_cdk.assets import OF_LOCKS
 from ticketlock_cdk.context import RETENTION_DAYS
-from ticketlock_cdk.lock.lock_functions import CLEAN_UP_CONCURRENCY
+from ticketlock_cdk.lock import CLEAN_UP_CONCURRENCY
 
-from ticketlock.locks._modes import MAX_HOLDERS
+from ticketlock.locks import MAX_HOLDERS
 from ticketlock_local.checkout import BUILD, exclusive
 from ticketlock_local.plain.parameters import (
     A_FUNCTION,

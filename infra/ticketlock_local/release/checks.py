@@ -5,7 +5,7 @@ import sys
 import zipfile
 from pathlib import Path
 
-from ticketlock_local.cloud.cdk_cli import lint
+from ticketlock_local.cloud import lint
 from ticketlock_local.errors import ReleaseError
 from ticketlock_local.release import sbom
 from ticketlock_local.release.build import run

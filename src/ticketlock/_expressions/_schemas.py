@@ -247,16 +247,16 @@ def _check_vector(item: Attributes, index: VectorIndex) -> None:
     if index.vector not in item:
         return
     value, allowed = item[index.vector], f"a list of {index.dimensions:,} numbers"
-    told = f"{allowed}: {index.vector!r} is the vector of the index {index.name!r}"
+    why = f"{allowed}: {index.vector!r} is the vector of the index {index.name!r}"
     if "L" not in value:
-        raise ItemInvalid(f"{told}, and this one is of type {''.join(value)}")
+        raise ItemInvalid(f"{why}, and this one is of type {''.join(value)}")
     if len(value["L"]) != index.dimensions:
-        raise ItemInvalid(f"{told}, and this one has {len(value['L']):,}")
+        raise ItemInvalid(f"{why}, and this one has {len(value['L']):,}")
     for at, element in enumerate(value["L"]):
         if "N" not in element:
-            raise ItemInvalid(f"{told}, and its element {at} is of type {''.join(element)}")
+            raise ItemInvalid(f"{why}, and its element {at} is of type {''.join(element)}")
         if abs(Decimal(element["N"])) > _LARGEST_FLOAT:
-            raise ItemInvalid(f"{told}, each of 32 bits, and its element {at} is {element['N']}")
+            raise ItemInvalid(f"{why}, each of 32 bits, and its element {at} is {element['N']}")
 
 
 def _check_nested(value: Value, attribute: str) -> None:

@@ -9,8 +9,7 @@ from ticketlock import LockName, LockState
 from ticketlock.cli._units_reports import ListedUnit, UnitWord, items_told, state_of
 from ticketlock.cli._verdicts import NextStep, Tone, judge, taken_by_then_ms
 from ticketlock.cli._wording import permits_of, plain, short_owner, span, typed
-from ticketlock.locks._items import DEFAULT_NAMESPACE, Row
-from ticketlock.locks._operators import ended_by_unsetting, follows_deployments, live_rows
+from ticketlock.locks import DEFAULT_NAMESPACE, Row, ended_by_unsetting, follows_deployments, live_rows
 
 _SWEPT_BY_THEN_S = 1_800
 """By then sweeps have ended and closed a unit."""

@@ -17,11 +17,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 import ticketlock
 from ticketlock.cli._exits import CONFIGURATION, OUTPUT_LOST, UNAVAILABLE, USAGE, Ended, Explained
 from ticketlock.cli._settings import CommandSettings, is_of_aws, settings_of, table_options
-from ticketlock.locks._lock_table import LOCK_TABLE
-from ticketlock.locks._reads import TIME_CHECK, list_page
-from ticketlock.wire import _sdk
-from ticketlock.wire._actions import TIME_TO_LIVE
-from ticketlock.wire._requests import Read
+from ticketlock.locks import LOCK_TABLE, TIME_CHECK, reads
+from ticketlock.wire import TIME_TO_LIVE, Read, TryAgain, date_ms, meaning
 
 Verdict = Literal["good", "bad", "unsure"]
 
@@ -69,11 +66,11 @@ def clock_finding(client: Any, table_name: str) -> Finding:
     except ClientError as error:
         response = error.response
     received_ms = time.time_ns() // 1_000_000
-    date_ms = _sdk.date_ms(response)
-    if date_ms is None:
+    table_ms = date_ms(response)
+    if table_ms is None:
         return Finding("bad", "clock", "the replies have no Date header, and leases need it: does a proxy remove it?")
-    ahead_ms = max(0, sent_ms - (date_ms + _DATE_RESOLUTION_MS))
-    behind_ms = max(0, date_ms - received_ms)
+    ahead_ms = max(0, sent_ms - (table_ms + _DATE_RESOLUTION_MS))
+    behind_ms = max(0, table_ms - received_ms)
     off_ms = max(ahead_ms, behind_ms)
     if off_ms == 0:
         return Finding("good", "clock", "agrees with the Date of the table's replies")
@@ -92,7 +89,7 @@ def trial_findings(client: Any, table_name: str) -> Iterator[Finding]:
     check = {"ConditionCheck": {**write, **key}}
     other = {"Delete": {**write, "Key": {**_KEY, "sk": {"S": "ticketlock doctor/0"}}}}
     read = Read({"pk": {"S": "ticketlock doctor"}}, {"sk": {"S": "-"}}, limit=1)
-    scan = {**list_page().parameters(table_name), "Limit": 1}
+    scan = {**reads.list_page().parameters(table_name), "Limit": 1}
     trials: list[tuple[str, str, Callable[[], Any]]] = [
         ("GetItem", _TO_USE, lambda: client.get_item(**TIME_CHECK.parameters(table_name))),
         ("Query", _TO_USE, lambda: client.query(**read.parameters(table_name))),
@@ -225,7 +222,7 @@ def _endpoint(client: Any, table_name: str) -> Finding:
         client.get_item(**TIME_CHECK.parameters(table_name))
     except ClientError as error:
         code = error.response["Error"]["Code"]
-        if code.isdigit() or isinstance(_sdk.meaning(error), _sdk.TryAgain):
+        if code.isdigit() or isinstance(meaning(error), TryAgain):
             return Finding("bad", "endpoint", f"{_place(client)}: no DynamoDB answers there now: {error}")
     except BotoCoreError as error:
         return Finding("bad", "endpoint", f"{_place(client)}: no answer: {error}")

@@ -19,7 +19,7 @@ from ticketlock.errors import (
     TableRefused,
     UnsupportedFormat,
 )
-from ticketlock.wire import _sdk
+from ticketlock.wire import meaning
 
 ANSWER_WAS_NO = 1
 USAGE = 2
@@ -93,9 +93,9 @@ def explained(error: Exception, *, table: str | None, place: str) -> click.Click
         place: the Region, and the endpoint if it is not that of AWS.
     """
     if isinstance(error, BotoCoreError | ClientError):
-        meaning = _sdk.meaning(error)
-        if isinstance(meaning, Exception):
-            return explained(meaning, table=table, place=place)
+        means = meaning(error)
+        if isinstance(means, Exception):
+            return explained(means, table=table, place=place)
         return Ended(f"{error} ({place})", UNAVAILABLE)
     if isinstance(error, TableNotFound):
         return Ended(

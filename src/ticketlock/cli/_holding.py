@@ -126,7 +126,7 @@ def release(
         force(settings, lock, fencing_token, by=by, why=why, yes=yes)
         return
     released = settings.lock_table().release_as(lock, owner)
-    told = {
+    shown = {
         "entity": entity,
         "namespace": namespace,
         "owner": owner,
@@ -134,14 +134,14 @@ def release(
         "leaseWasOver": released.lease_was_over,
     }
     with telling(f"the lock on '{plain(entity)}' was released"):
-        click.echo(json.dumps(told, ensure_ascii=False))
+        click.echo(json.dumps(shown, ensure_ascii=False))
     if released.lease_was_over:
         raise Ended(f"the lease on '{plain(entity)}' expired before its release", LEASE_LOST)
 
 
 def _tell(lease: Lease) -> None:
     rest_s = lease.remaining_s
-    told = {
+    shown = {
         "entity": lease.entity,
         "namespace": lease.namespace,
         "owner": lease.owner,
@@ -151,7 +151,7 @@ def _tell(lease: Lease) -> None:
         "shared": lease.shared,
         "dataLeft": lease.data_left,
     }
-    click.echo(json.dumps(told, ensure_ascii=False))
+    click.echo(json.dumps(shown, ensure_ascii=False))
 
 
 def _iso(moment: datetime) -> str:

@@ -16,8 +16,7 @@ import ticketlock
 from ticketlock.cli._exits import OUTPUT_LOST, USAGE, Explained
 from ticketlock.cli._settings import settings_of
 from ticketlock.cli._signals import Signals
-from ticketlock.testing import MemoryDynamoDB
-from ticketlock.testing._service import decoded, encoded, failure
+from ticketlock.testing import MemoryDynamoDB, decoded, encoded, failure
 
 _HOST = "127.0.0.1"
 

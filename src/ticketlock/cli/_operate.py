@@ -21,8 +21,7 @@ from ticketlock.cli._exits import (
 from ticketlock.cli._settings import CommandSettings, namespace_option, settings_of, table_options
 from ticketlock.cli._streams import OutputLost, telling
 from ticketlock.cli._wording import confirm, decided, lease, permits_of, plain, span
-from ticketlock.locks._items import LockItem
-from ticketlock.locks._operators import ended_by_unsetting, no_waiter
+from ticketlock.locks import LockItem, ended_by_unsetting, no_waiter
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -54,9 +53,9 @@ def init(context: click.Context, /, yes: bool, deletion_protection: bool) -> Non
         made = create_table(name, client=client, **more)
     except ValueError as wrong:  # the existing table is not a lock table
         raise Ended(str(wrong), CONFIGURATION) from wrong
-    told = f"{'created' if made else 'there was already'} {place}"
-    with telling(told):
-        click.echo(told)
+    shown = f"{'created' if made else 'there was already'} {place}"
+    with telling(shown):
+        click.echo(shown)
 
 
 def decision_options(command: F) -> F:
@@ -170,9 +169,9 @@ def limit(
         item = table.set_limit(lock, permits, by=by, why=reason).item
     else:
         item = _unset(settings, lock, permits, by=by, why=reason)
-    told = f"{name}: {'not used yet' if item is None else _as_it_is(item)}"
-    with telling(told):
-        click.echo(told)
+    shown = f"{name}: {'not used yet' if item is None else _as_it_is(item)}"
+    with telling(shown):
+        click.echo(shown)
 
 
 def _warn_of_waiters_that_end(found: LockState, permits: int | None) -> None:
@@ -246,6 +245,6 @@ def remove_waiter(context: click.Context, /, entity: str, ticket: int, yes: bool
         of_lease = lease(row.lease_until_ms - found.now.likely_ms)
         click.echo(f"{plain(row.owner)}, ticket {ticket}: has waited {span(waited_ms)}, lease {of_lease}", err=True)
         confirm(f"Remove it from the queue for '{name}' in {settings.lock_place()}?")
-    told = f"removed {plain(table.remove_waiter(lock, ticket).owner)}, ticket {ticket}"
-    with telling(told):
-        click.echo(told)
+    shown = f"removed {plain(table.remove_waiter(lock, ticket).owner)}, ticket {ticket}"
+    with telling(shown):
+        click.echo(shown)

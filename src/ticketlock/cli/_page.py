@@ -19,7 +19,7 @@ from ticketlock.cli._show import Listed, decisions
 from ticketlock.cli._units_reports import ListedUnit, items_told, state_of, unfinished_told
 from ticketlock.cli._verdicts import TimedVerdict, Tone, Word, left_ms, tone_of, verdict_on
 from ticketlock.cli._wording import lease, permits_and_who_set_them, short_owner, span
-from ticketlock.locks._items import DEFAULT_NAMESPACE, Holder, Row
+from ticketlock.locks import DEFAULT_NAMESPACE, Holder, Row
 
 # Of more, the page says only how many there are.
 MOST_LOCKS = 50
@@ -116,10 +116,10 @@ class Scale:
             what: what has lasted for so long.
             tone: its colour; None for that of waiting.
         """
-        told = span(round(max(0, age_ms)))
+        shown = span(round(max(0, age_ms)))
         fill = element("i", class_=tone and f"is-{tone}", style=f"width: {self.percent(age_ms):.1f}%")
-        bar = element("span", fill, class_="track", role="img", aria_label=f"{what} for {told}")
-        return element("div", element("span", told), bar, class_="age")
+        bar = element("span", fill, class_="track", role="img", aria_label=f"{what} for {shown}")
+        return element("div", element("span", shown), bar, class_="age")
 
 
 def page(reader: TableReader, place: str, reading: TableReading) -> str:
@@ -177,7 +177,7 @@ def _when_and_what(reader: TableReader, place: str, reading: TableReading) -> It
         f"the namespace “{reader.namespace}”": reader.namespace is not None,
         f"entities that begin with “{reader.prefix}”": bool(reader.prefix),
     }
-    if only := [told for told, is_asked in asked.items() if is_asked]:
+    if only := [shown for shown, is_asked in asked.items() if is_asked]:
         yield f"; only {', '.join(only)}"
 
 
@@ -197,9 +197,9 @@ def _counts(reading: TableReading, stuck: int) -> Iterator[Element]:
 
 
 def _count(what: str, number: int | str, *, is_alarm: bool = False, is_wide: bool = False) -> Element:
-    told = f"{number:,}" if isinstance(number, int) else number
+    shown = f"{number:,}" if isinstance(number, int) else number
     kinds = " ".join(["alarm"] * is_alarm + ["wide"] * is_wide) or None
-    return element("div", element("dt", what), element("dd", told), class_=kinds)
+    return element("div", element("dt", what), element("dd", shown), class_=kinds)
 
 
 def _of_locks(reading: TableReading, scale: Scale) -> Iterator[Element]:
@@ -252,8 +252,8 @@ def _namespace_and_state(line: Line) -> Iterator[Element]:
         yield _chip("shut", "closed")
 
 
-def _chip(tone: Tone, told: str) -> Element:
-    return element("span", told, class_=f"chip {tone}")
+def _chip(tone: Tone, shown: str) -> Element:
+    return element("span", shown, class_=f"chip {tone}")
 
 
 def _in_words(verdict: TimedVerdict) -> str:
@@ -268,8 +268,8 @@ def _in_words(verdict: TimedVerdict) -> str:
 def _next(advice: Advice | None) -> Iterator[Element]:
     if advice is None:
         return
-    told = (element("code", part) if place % 2 else part for place, part in enumerate(advice.text.split("`")))
-    yield element("p", element("strong", "Next: "), *told, "." if advice.command is None else ":", class_="next")
+    shown = (element("code", part) if place % 2 else part for place, part in enumerate(advice.text.split("`")))
+    yield element("p", element("strong", "Next: "), *shown, "." if advice.command is None else ":", class_="next")
     if advice.command is not None:
         yield element("code", advice.command, class_="command")
 
@@ -330,14 +330,16 @@ def _holder(holder: Holder, now_ms: int, scale: Scale, *, said: Word | None) -> 
     verdict, left = verdict_on(holder, now_ms), left_ms(holder, now_ms)
     tone = tone_of(holder, verdict)
     notes = ["" if verdict.word == said else _in_words(verdict), "shared" if holder.shared else "", holder.data or ""]
-    told = f"{span(left)} of {span(holder.lease_ms)} left" if left else lease(holder.lease_until_ms - now_ms)
+    shown = f"{span(left)} of {span(holder.lease_ms)} left" if left else lease(holder.lease_until_ms - now_ms)
     fill = element("i", class_=f"is-{tone}", style=f"width: {100 * left / holder.lease_ms:.1f}%")
     renewed = "" if verdict.word == "granted" else f"renewed {span(max(0, now_ms - holder.renewed_ms))} ago"
     return element(
         "tr",
         element("td", _name(holder.owner), *_notes(*notes)),
         element("td", scale.age(now_ms - holder.since_ms, "held", tone)),
-        element("td", told, element("span", fill, class_="track meter", role="img", aria_label=told), *_notes(renewed)),
+        element(
+            "td", shown, element("span", fill, class_="track meter", role="img", aria_label=shown), *_notes(renewed)
+        ),
     )
 
 
@@ -397,19 +399,19 @@ def _unit(listed: ListedUnit, scale: Scale) -> Iterator[Element]:
     items = items_told(unit.items) + ("" if state != "committed" else f", {unfinished_told(listed)} unfinished")
     by = f"rolled back by {unit.rolled_back_by}" if unit.rolled_back_by else ""
     notes = _notes(items, f"of {short_owner(unit.owner)}" if unit.owner else "", by)
-    told = "-" if ends_in_s is None else lease(round(ends_in_s * 1_000))
+    shown = "-" if ends_in_s is None else lease(round(ends_in_s * 1_000))
     yield element(
         "tr",
         element("td", element("code", unit.unit), " ", _chip(tone_of_unit(listed), state), *notes),
         element("td", scale.age(unit.age_s * 1_000, "open", tone_of_unit(listed))),
-        element("td", told),
+        element("td", shown),
     )
     if (advice := advice_on_unit(listed)) is not None:
         yield element("tr", element("td", *_next(advice), colspan="3"), class_="under")
 
 
 def _footer() -> Element:
-    words = (part for word, tone, told in _WORDS for part in (element("dt", _chip(tone, word)), element("dd", told)))
+    words = (part for word, tone, shown in _WORDS for part in (element("dt", _chip(tone, word)), element("dd", shown)))
     return element(
         "footer",
         element(

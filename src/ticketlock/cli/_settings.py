@@ -14,7 +14,7 @@ from click.core import ParameterSource
 from ticketlock import LockClient, LockTable, client_config
 from ticketlock.cli._exits import CONFIGURATION, Ended
 from ticketlock.cli._wording import typed
-from ticketlock.wire import _sdk
+from ticketlock.wire import READ_TIMEOUT_S
 
 _UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
@@ -117,7 +117,7 @@ class CommandSettings:
             config: more settings.
         """
         if lease_s is not None:
-            config["read_timeout"] = min(_sdk.READ_TIMEOUT_S, lease_s / _READ_TIMEOUTS_A_LEASE)
+            config["read_timeout"] = min(READ_TIMEOUT_S, lease_s / _READ_TIMEOUTS_A_LEASE)
         make: Any = self.session.client
         try:
             return make(service, endpoint_url=self.endpoint_url, config=client_config(**config))

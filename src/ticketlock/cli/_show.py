@@ -28,9 +28,8 @@ from ticketlock.cli._wording import (
     short_owner,
     span,
 )
-from ticketlock.locks._items import Decided, ForcedRelease, Holder, LimitSet, LockItem, Row
-from ticketlock.locks._operators import first_in_line
-from ticketlock.wire._performer import at_once
+from ticketlock.locks import Decided, ForcedRelease, Holder, LimitSet, LockItem, Row, first_in_line
+from ticketlock.wire import at_once
 
 json_option = click.option("--json", "as_json", is_flag=True, help="JSON, for programs.")
 wide_option = click.option("--wide", is_flag=True, help="Show whole names, such as ARNs; in a pipe they always are.")
@@ -174,8 +173,8 @@ def _owner(owner: str, *, wide: bool) -> str:
     return plain(owner if wide else short_owner(owner))
 
 
-def _name_cell(told: str, *, wide: bool) -> str | Ending:
-    return told if wide else Ending(told)
+def _name_cell(shown: str, *, wide: bool) -> str | Ending:
+    return shown if wide else Ending(shown)
 
 
 def _judged(judged: Judged) -> dict[str, Any]:
@@ -229,10 +228,10 @@ def state_tables(
         facts.append(f"held for {span(item.mean_hold_ms)} on average")
     if item.data_left is not None:
         facts.append(f"left: {plain(item.data_left)}")
-    told = [Text("; ".join(facts)), *map(Text, decisions(item, found.now.likely_ms, wide=wide))]
+    shown = [Text("; ".join(facts)), *map(Text, decisions(item, found.now.likely_ms, wide=wide))]
     if (advice := advice_on(lock, found)) is not None:
-        told += _next(advice.typed(typed))
-    return Group(title, *told, _holders(item.holders, found.now.likely_ms, wide=wide), _waiters(found, wide=wide))
+        shown += _next(advice.typed(typed))
+    return Group(title, *shown, _holders(item.holders, found.now.likely_ms, wide=wide), _waiters(found, wide=wide))
 
 
 def _next(advice: Advice) -> Iterator[Text]:
@@ -315,12 +314,12 @@ def _holder(holder: Holder, now_ms: int) -> dict[str, Any]:
 def _decision(decided: Decided | None) -> dict[str, Any] | None:
     if decided is None:
         return None
-    told: dict[str, Any] = {"by": decided.by, "why": decided.why, "atMs": decided.at_ms}
+    shown: dict[str, Any] = {"by": decided.by, "why": decided.why, "atMs": decided.at_ms}
     if isinstance(decided, LimitSet):
-        told["permits"] = decided.permits
+        shown["permits"] = decided.permits
     if isinstance(decided, ForcedRelease):
-        told |= {"owner": decided.owner, "fencingToken": decided.fencing_token}
-    return told
+        shown |= {"owner": decided.owner, "fencingToken": decided.fencing_token}
+    return shown
 
 
 def _waiter(row: Row, found: LockState) -> dict[str, Any]:

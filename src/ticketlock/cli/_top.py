@@ -22,7 +22,7 @@ from ticketlock.cli._units_reports import ListedUnit, state_of, unfinished_told
 from ticketlock.cli._verdicts import NextStep, Tone, left_ms
 from ticketlock.cli._watching import every_option, watch
 from ticketlock.cli._wording import Ending, console, fits, plain, short_owner, short_span
-from ticketlock.locks._items import DEFAULT_NAMESPACE
+from ticketlock.locks import DEFAULT_NAMESPACE
 
 _LEAST_CELLS = {"lock": 12, "holder": 8}
 """What is shown of a name if there is no room for more; what is in other columns is not cut."""
@@ -204,8 +204,8 @@ def _holder(line: Line, *, wide: bool) -> str:
 def _verdict(line: Line) -> Text:
     verdict = line.judged.verdict
     is_timed = verdict.for_ms is not None and verdict.word != "renewing"
-    told = f"{verdict.word} {short_span(verdict.for_ms or 0)}" if is_timed else verdict.word
-    return Text(told, style=_STYLES[line.judged.tone])
+    shown = f"{verdict.word} {short_span(verdict.for_ms or 0)}" if is_timed else verdict.word
+    return Text(shown, style=_STYLES[line.judged.tone])
 
 
 def _units_table(units: Sequence[ListedUnit]) -> _Grid:

@@ -55,10 +55,10 @@ from ticketlock.errors import (
     TableRefused,
     UnsupportedFormat,
 )
-from ticketlock.locks._lock_table import this_user
-from ticketlock.units import FoundMark, OpenUnit, Outcome, Record
-from ticketlock.units._marks import DEFAULT_PREFIX, Marks
-from ticketlock.units._operators import (
+from ticketlock.locks import this_user
+from ticketlock.units import FoundMark, OpenUnit, Outcome, Record, UnitTable
+from ticketlock.units._records import DEFAULT_PREFIX, Marks, Strange, UnitRecords, new_id
+from ticketlock.units._recovery import (
     Correction,
     Counted,
     Settled,
@@ -70,15 +70,11 @@ from ticketlock.units._operators import (
     roll_back,
     unfinished,
 )
-from ticketlock.units._operators import repair as repaired
-from ticketlock.units._operators import settle as settled
-from ticketlock.units._record import UnitRecords, new_id
-from ticketlock.units._rows import Strange
-from ticketlock.units._tables import Tables, UnitTable
-from ticketlock.units._units import UnitsTable
-from ticketlock.units._values import LOW_LEVEL
-from ticketlock.wire._actions import T
-from ticketlock.wire._requests import ForkingSteps
+from ticketlock.units._recovery import repair as repaired
+from ticketlock.units._recovery import settle as settled
+from ticketlock.units._unit_of_work import UnitsTable
+from ticketlock.units._words import LOW_LEVEL, Tables
+from ticketlock.wire import ForkingSteps, T
 
 # Part of the error of a table with other keys.
 _OF_ANOTHER_KIND = "ValidationException"
@@ -276,11 +272,11 @@ def settle(context: click.Context, unit: str, as_json: bool) -> None:
     It does not ask for confirmation: any unit that meets its marks does the same.
     """
     desk = Desk(settings_of(context))
-    told = desk.perform(settled(desk.records, unit))
-    _tell_end(desk, unit, told, as_json=as_json)
-    if told.outcome is Outcome.PENDING:
-        assert told.unit is not None
-        raise Ended(f"the unit {unit} is {state_with_time(told.unit)}: nothing was done", WAIT_IS_OVER)
+    end = desk.perform(settled(desk.records, unit))
+    _tell_end(desk, unit, end, as_json=as_json)
+    if end.outcome is Outcome.PENDING:
+        assert end.unit is not None
+        raise Ended(f"the unit {unit} is {state_with_time(end.unit)}: nothing was done", WAIT_IS_OVER)
 
 
 @click.command(
@@ -304,55 +300,55 @@ def rollback(context: click.Context, unit: str, yes: bool, as_json: bool) -> Non
         click.echo(f"{state_with_time(shown.unit)}; {items_told(shown.unit.items)}", err=True)
         if not yes:
             confirm(f"Roll the unit {unit} of {desk.settings.units_place()} back?")
-    told = desk.perform(roll_back(desk.records, unit))
-    if told.outcome is Outcome.COMMITTED:
-        assert told.unit is not None
+    end = desk.perform(roll_back(desk.records, unit))
+    if end.outcome is Outcome.COMMITTED:
+        assert end.unit is not None
         if as_json:
-            click.echo(_told(unit, told))
-        raise Ended(f"the unit {unit} was {state_with_time(told.unit)}: nothing was rolled back", LEASE_LOST)
-    _tell_end(desk, unit, told, as_json=as_json)
+            click.echo(_told(unit, end))
+        raise Ended(f"the unit {unit} was {state_with_time(end.unit)}: nothing was rolled back", LEASE_LOST)
+    _tell_end(desk, unit, end, as_json=as_json)
     if not as_json:
         with telling(f"the unit {unit} is rolled back"):
-            for entry in told.ended:
+            for entry in end.ended:
                 click.echo(item_told(entry))
 
 
-def _tell_end(desk: Desk, unit: str, told: Settled, *, as_json: bool) -> None:
-    done = told.outcome.value if told.unit is None else f"{told.outcome.value}: {_done(told, told.unit.items)}"
+def _tell_end(desk: Desk, unit: str, end: Settled, *, as_json: bool) -> None:
+    done = end.outcome.value if end.unit is None else f"{end.outcome.value}: {_done(end, end.unit.items)}"
     with telling(f"the unit {plain(unit)} is {done}"):
         if as_json:
-            click.echo(_told(unit, told))
-        elif told.unit is not None and told.outcome is not Outcome.PENDING:
+            click.echo(_told(unit, end))
+        elif end.unit is not None and end.outcome is not Outcome.PENDING:
             click.echo(done)
-    if told.outcome is Outcome.FORGOTTEN:
+    if end.outcome is Outcome.FORGOTTEN:
         raise no_record(unit, desk.records.table)
-    if isinstance(told.failed, InvalidUnitRequest):
+    if isinstance(end.failed, InvalidUnitRequest):
         # The error's text may contain values of items.
         show = desk.settings.command(f"ticketlock units show {unit}")
         why = f"another program has changed a unit's attributes or rows: `{show}` tells where"
-        raise Ended(f"not every item of the unit {unit} is as it should be: {why}", CONFIGURATION) from told.failed
-    if told.refused:
-        commands = [desk.settings.command(line) for entry in told.refused for line in to_correct(unit, entry)]
-        raise Ended(str(told.failed), CONFIGURATION, commands)
-    if told.failed is not None:
-        raise told.failed
+        raise Ended(f"not every item of the unit {unit} is as it should be: {why}", CONFIGURATION) from end.failed
+    if end.refused:
+        commands = [desk.settings.command(line) for entry in end.refused for line in to_correct(unit, entry)]
+        raise Ended(str(end.failed), CONFIGURATION, commands)
+    if end.failed is not None:
+        raise end.failed
 
 
-def _done(told: Settled, items: int | None) -> str:
+def _done(end: Settled, items: int | None) -> str:
     """What was done about the items of a unit that has ended, of which there are so many if its rows still exist."""
-    if told.refused:
-        return f"{len(told.refused)} of {items_told(items)} refused"
-    if told.failed is not None:
+    if end.refused:
+        return f"{len(end.refused)} of {items_told(items)} refused"
+    if end.failed is not None:
         return f"not all of {items_told(items)} ended"
-    if told.outcome is Outcome.ROLLED_BACK:
-        return f"{items_told(len(told.ended))} unmarked"
+    if end.outcome is Outcome.ROLLED_BACK:
+        return f"{items_told(len(end.ended))} unmarked"
     return "items finished" if items is None else f"{items_told(items)} finished"
 
 
-def _told(unit: str, told: Settled) -> str:
-    items = [entry_json(entry) for entry in told.ended]
-    refused = [entry_json(entry) for entry in told.refused]
-    return json_of({"unit": unit, "outcome": told.outcome.value, "items": items, "refused": refused})
+def _told(unit: str, end: Settled) -> str:
+    items = [entry_json(entry) for entry in end.ended]
+    refused = [entry_json(entry) for entry in end.refused]
+    return json_of({"unit": unit, "outcome": end.outcome.value, "items": items, "refused": refused})
 
 
 @click.command(
@@ -474,8 +470,8 @@ def repair(
     found = desk.perform(repaired(data, desk.records, marks, write=write, lost_records=lost_records))
     with telling(f"'{plain(data.name)}' was {'repaired' if write else 'read'}"):
         if as_json:
-            told = {"table": data.name, "unitsTable": desk.records.table, "written": write}
-            click.echo(json_of({**told, "marks": [mark_json(each) for each in found]}))
+            shown = {"table": data.name, "unitsTable": desk.records.table, "written": write}
+            click.echo(json_of({**shown, "marks": [mark_json(each) for each in found]}))
         else:
             _tell_repair(data.name, found, write=write)
     left = Counter(each.record for each in found if each.needs_you)
@@ -489,8 +485,8 @@ def _tell_repair(name: str, found: Sequence[FoundMark], *, write: bool) -> None:
         return
     console().print(marks_table(found, write=write))
     counts = Counter(each.action for each in found)
-    told = ", ".join(f"{counts[action]} {action}" for action in ("finished", "unmarked", "left"))
-    click.echo(f"{plain(name)}: {_marks(len(found))}: {told}")
+    shown = ", ".join(f"{counts[action]} {action}" for action in ("finished", "unmarked", "left"))
+    click.echo(f"{plain(name)}: {_marks(len(found))}: {shown}")
     unknown = sum(each.action == "unmarked" and each.record in _UNKNOWN for each in found)
     if unknown:
         click.echo(f"For {unknown} of the unmarked items no record is left of what was to be written.")
@@ -500,10 +496,10 @@ def _tell_repair(name: str, found: Sequence[FoundMark], *, write: bool) -> None:
 
 def _left(left: Counter[Record], units_table: str) -> str:
     kinds = ", ".join(f"{number} {record.value}" for record, number in left.items())
-    told = f"{_marks(left.total())} left for you to decide: {kinds}"
+    shown = f"{_marks(left.total())} left for you to decide: {kinds}"
     if Record.MISSING in left:
-        told += f". Is '{plain(units_table)}' the units table of these units? Only then use --lost-records"
-    return told
+        shown += f". Is '{plain(units_table)}' the units table of these units? Only then use --lost-records"
+    return shown
 
 
 def _marks(number: int) -> str:

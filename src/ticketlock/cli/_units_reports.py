@@ -13,10 +13,10 @@ from rich.text import Text
 
 from ticketlock.cli._wording import Columns, Ending, lease, plain, span
 from ticketlock.units import FoundMark, OpenUnit, Outcome
-from ticketlock.units._operators import Corrected, Inspected, Shown
-from ticketlock.units._packing import Entry
-from ticketlock.units._values import PYTHON
-from ticketlock.wire._actions import Item
+from ticketlock.units._records import Entry
+from ticketlock.units._recovery import Corrected, Inspected, Shown
+from ticketlock.units._words import PYTHON
+from ticketlock.wire import Item
 
 UnitWord = Literal["pending", "saved", "expired", "committed", "rolled back", "closed"]
 
@@ -211,8 +211,8 @@ def marks_table(found: Sequence[FoundMark], *, write: bool) -> Columns:
 
 def _inspected_json(inspected: Inspected, *, values: bool) -> dict[str, Any]:
     entry = inspected.entry
-    told = {**entry_json(entry), "writes": _writes(entry), "mark": inspected.standing.value}
-    return {**told, "sets": dict(entry.assigned), "removes": list(entry.removed)} if values else told
+    shown = {**entry_json(entry), "writes": _writes(entry), "mark": inspected.standing.value}
+    return {**shown, "sets": dict(entry.assigned), "removes": list(entry.removed)} if values else shown
 
 
 def _writes(entry: Entry) -> str:

@@ -9,9 +9,7 @@ from enum import Enum
 from typing import Literal, get_args
 
 from ticketlock import LockState
-from ticketlock.locks._items import Holder, LockItem, Row
-from ticketlock.locks._modes import MAX_HOLDERS
-from ticketlock.locks._operators import first_in_line
+from ticketlock.locks import MAX_HOLDERS, Holder, LockItem, Row, first_in_line
 
 HolderWord = Literal["renewing", "granted", "silent", "expired"]
 Word = Literal[HolderWord, "limited", "closed", "free", "newer format", "?"]

@@ -29,8 +29,8 @@ def every_option(default_s: float) -> Option:
     Args:
         default_s: if it is not given.
     """
-    told = f"How long to pause between two readings.  [default: {default_s:g}s]"
-    return click.option("--every", type=Duration("100ms"), default=default_s, metavar="TIME", help=told)
+    help_text = f"How long to pause between two readings.  [default: {default_s:g}s]"
+    return click.option("--every", type=Duration("100ms"), default=default_s, metavar="TIME", help=help_text)
 
 
 def watch(

@@ -16,8 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ticketlock.cli._exits import ANSWER_WAS_NO, Ended
-from ticketlock.locks._items import Decided
-from ticketlock.locks._outcomes import Position
+from ticketlock.locks import Decided, Position
 
 _USUAL_COLUMNS = 80
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))

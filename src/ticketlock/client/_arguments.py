@@ -12,11 +12,10 @@ from ticketlock._checks import Refusals, Seconds, boolean, callback, duration_ms
 from ticketlock._decorating import Decorator, runs_when_called
 from ticketlock._names import AnyName, text_of
 from ticketlock._value import value
-from ticketlock.client._acquire import PaceBounds
+from ticketlock.client._pace import PaceBounds
 from ticketlock.errors import InvalidLockRequest
-from ticketlock.locks._items import LockName, owner_id, record_wait_ms
-from ticketlock.locks._outcomes import MAX_LEASE_MS, MIN_LEASE_MS, Claim
-from ticketlock.wire._actions import briefly
+from ticketlock.locks import MAX_LEASE_MS, MIN_LEASE_MS, Claim, LockName, owner_id, record_wait_ms
+from ticketlock.wire import briefly
 
 Told = Callable[[Any], object]
 Entity = AnyName | LockName
@@ -47,7 +46,7 @@ SERIALIZED: Decorator[str | LockName] = Decorator(
 
 @value(frozen=True, slots=True)
 class Acquisition:
-    """The terms of one acquisition: the caller's arguments, checked and completed.
+    """One acquisition: the caller's arguments, checked and completed.
 
     Attributes:
         claim: the claim.
@@ -264,5 +263,5 @@ def _plain(name: str, given: Any) -> Told | None:
     """Check a callback that no one awaits."""
     if given is not None and not runs_when_called(given):
         raise InvalidLockRequest(name, given, "a plain function: no one awaits what it returns")
-    told: Told | None = callback(name, given)
-    return told
+    checked: Told | None = callback(name, given)
+    return checked

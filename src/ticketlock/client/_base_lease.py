@@ -15,12 +15,8 @@ from typing import Any, Literal, TypeVar
 from ticketlock.client._arguments import Acquisition
 from ticketlock.client._blocks import Block, being_left
 from ticketlock.errors import ClientClosed, InvalidLockRequest, LockLost, TicketLockError
-from ticketlock.locks import _fencing
-from ticketlock.locks._items import LockName
-from ticketlock.locks._outcomes import Claim, Grant, Releasing
-from ticketlock.wire._driver import Clocks
-from ticketlock.wire._heartbeat import Due
-from ticketlock.wire._table_time import Moment, Reading
+from ticketlock.locks import Claim, Grant, LockName, Releasing, _fencing
+from ticketlock.wire import Clocks, Due, Moment, Reading
 
 LeaseState = Literal["held", "lost", "released", "unreleased"]
 L = TypeVar("L", bound="BaseLease")
@@ -60,8 +56,8 @@ class BaseLease:
     # Those that were entered and not left; another object after each change.
     _blocks: tuple[Block, ...] = ()
 
-    def __init__(self, table_name: str, terms: Acquisition, grant: Grant, clocks: Clocks) -> None:
-        claim = terms.claim
+    def __init__(self, table_name: str, acquisition: Acquisition, grant: Grant, clocks: Clocks) -> None:
+        claim = acquisition.claim
         self.entity = claim.lock.entity
         self.namespace = claim.lock.namespace
         self.owner = claim.owner
@@ -71,12 +67,17 @@ class BaseLease:
         self._table_name = table_name
         self._claim = claim
         # Whether the client generated its owner; otherwise another process with the same owner may use its grant.
-        self._has_own_identity = terms.has_own_identity
+        self._has_own_identity = acquisition.has_own_identity
         self._data = claim.data
         self._clocks = clocks
-        self._heartbeat = terms.heartbeat
-        self._callbacks: dict[Due, Callable[[Any], object] | None] = {"lost": terms.on_lost, "danger": terms.on_danger}
-        self._danger_ms = terms.danger_ms if terms.danger_ms is not None else claim.lease_ms // _DANGER_SHARE
+        self._heartbeat = acquisition.heartbeat
+        self._callbacks: dict[Due, Callable[[Any], object] | None] = {
+            "lost": acquisition.on_lost,
+            "danger": acquisition.on_danger,
+        }
+        self._danger_ms = (
+            acquisition.danger_ms if acquisition.danger_ms is not None else claim.lease_ms // _DANGER_SHARE
+        )
         self._renewed_before_end_ms = renewed_before_end_ms(claim.lease_ms, self._danger_ms)
         # Re-entrant: a signal handler that closes the client may interrupt the thread that has this mutex.
         self._mutex = threading.RLock()
@@ -91,7 +92,7 @@ class BaseLease:
         self._loss_is_told = False
         # The identity that distinguishes its release from another client's, and whether an earlier try may have been
         # applied. An owner that the client generated ends with a random number, which no other lease has.
-        own = claim.owner.rpartition("/")[2] if terms.has_own_identity else token_hex(16)
+        own = claim.owner.rpartition("/")[2] if acquisition.has_own_identity else token_hex(16)
         self._releasing = Releasing(by=own)
         # When its release was first called, in table time.
         self._finished_at_ms: int | None = None

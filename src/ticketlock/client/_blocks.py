@@ -22,7 +22,7 @@ from weakref import ref
 _OURS = (
     __name__,
     *(f"ticketlock.client.{name}" for name in ("_base_lease", "_lease", "_lock")),
-    *(f"ticketlock.aio.{name}" for name in ("_acquiring", "_lease", "_lock")),
+    *(f"ticketlock.client._for_tasks.{name}" for name in ("_acquiring", "_lease", "_lock")),
 )
 _ENTERING_STACKS = ("enter_context", "enter_async_context")
 _OF_LOOPS = ("asyncio", "concurrent", "threading")

@@ -28,17 +28,14 @@ from ticketlock.client._arguments import (
 )
 from ticketlock.client._blocks import Caller, running
 from ticketlock.client._holdings import Holdings, Holds
+from ticketlock.client._latch import Latch
 from ticketlock.client._lease import Lease, LeaseGroup
 from ticketlock.client._lock import Lock
-from ticketlock.client._waiters import Latch, UnderWay, lines_of_this_process
+from ticketlock.client._under_way import UnderWay
+from ticketlock.client._waiters import waiters_of_this_process
 from ticketlock.errors import ClientClosed, RecordWaitExceeded
-from ticketlock.locks._items import Row
-from ticketlock.locks._lock_table import LockTable
-from ticketlock.locks._operators import LockSummary
-from ticketlock.locks._outcomes import Grant, LockState, Position
-from ticketlock.wire._driver import Clocks, SystemClocks
-from ticketlock.wire._heartbeat import Due, Heartbeat
-from ticketlock.wire._sdk import made_again
+from ticketlock.locks import Grant, LockState, LockSummary, LockTable, Position, Row
+from ticketlock.wire import Clocks, Due, Heartbeat, SystemClocks, made_again
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -141,7 +138,7 @@ class LockClient:
             self._heartbeat,
             clocks=self._clocks,
             bounds=self._defaults.bounds,
-            lines=lines_of_this_process(),
+            local_waiters=waiters_of_this_process(),
             keep_alive=self._keep_alive,
         )
         _clients.add(self)
@@ -240,18 +237,18 @@ class LockClient:
             on_wait=on_wait,
             wait_if_closed=wait_if_closed,
         )
-        terms = self._defaults.ask(self._defaults.lock(entity, namespace), asked)
+        acquisition = self._defaults.ask(self._defaults.lock(entity, namespace), asked)
         self._holdings.check_usable(reentrant=reentrant)
         caller = Caller()
         try:
-            held = self._table.drive(self._holdings.held_by(caller, terms, reentrant=reentrant))
+            held = self._table.drive(self._holdings.held_by(caller, acquisition, reentrant=reentrant))
             if held is not None:
                 return held
-            wait = self._holdings.wait(terms, caller)
-            holding = self._under_way.acquisition(self._holdings.hold(caller, terms, wait, self._made))
+            wait = self._holdings.wait(acquisition, caller)
+            holding = self._under_way.acquisition(self._holdings.hold(caller, acquisition, wait, self._made))
             return self._table.drive(holding, sleep=functools.partial(self._nap, wait))
         except BaseException as error:
-            self._under_way.release(self._holdings.take_back(terms.claim))
+            self._under_way.release(self._holdings.take_back(acquisition.claim))
             if isinstance(error, WaitEnded):
                 raise error.error from None
             raise
@@ -467,8 +464,8 @@ class LockClient:
         if self._closing.is_open and not wait.is_over:
             raise ClientClosed("the client was closed while it waited")
 
-    def _made(self, terms: Acquisition, grant: Grant) -> Lease:
-        return Lease(terms, grant, self._clocks, self._table, self._holdings, self._under_way)
+    def _made(self, acquisition: Acquisition, grant: Grant) -> Lease:
+        return Lease(acquisition, grant, self._clocks, self._table, self._holdings, self._under_way)
 
     def _group(self, leases: Sequence[Lease]) -> LeaseGroup:
         return LeaseGroup(leases, self._holdings, self._under_way)

@@ -8,19 +8,22 @@ import random
 import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import cached_property, partial
+from functools import partial
 from inspect import GEN_CREATED, getgeneratorstate
 from typing import Any, Generic, Protocol, TypeVar
-from weakref import WeakValueDictionary, ref
+from weakref import WeakValueDictionary
 
 from ticketlock._checks import Seconds, boolean, duration_ms
-from ticketlock.client._acquire import PaceBounds, Wait, acquire, leave
+from ticketlock.client._acquire import Wait, acquire, leave
 from ticketlock.client._arguments import Acquisition
 from ticketlock.client._base_lease import BaseLease, LeaseState
 from ticketlock.client._blocks import Caller
-from ticketlock.client._waiters import KnownLocks, LocalWaiters, WaitKey
+from ticketlock.client._held import Held
+from ticketlock.client._known_locks import KnownLocks
+from ticketlock.client._pace import PaceBounds
+from ticketlock.client._self_wait import SelfWait, would_wait_for_itself
+from ticketlock.client._waiters import LocalWaiters
 from ticketlock.errors import (
-    AlreadyHeld,
     ClientClosed,
     InvalidLockRequest,
     LockLost,
@@ -33,26 +36,19 @@ from ticketlock.errors import (
     TicketLockError,
     UnsupportedFormat,
 )
-from ticketlock.locks._fencing import FencedTransaction
-from ticketlock.locks._hand_over import release_to
-from ticketlock.locks._items import LockName
-from ticketlock.locks._outcomes import (
+from ticketlock.locks import (
     MAX_LEASE_MS,
     MIN_LEASE_MS,
     Claim,
+    Contender,
+    FencedTransaction,
     Grant,
-    Position,
     Released,
     Releasing,
     check_data,
+    release_to,
 )
-from ticketlock.locks._protocol import Contender
-from ticketlock.wire import _sdk
-from ticketlock.wire._actions import Actions, Answer, Sleep, T
-from ticketlock.wire._driver import Clocks, OwnProcess
-from ticketlock.wire._heartbeat import Due
-from ticketlock.wire._requests import Request, Steps
-from ticketlock.wire._table_time import Reading
+from ticketlock.wire import Actions, Answer, Clocks, Due, OwnProcess, Request, Sleep, Steps, T, check_items
 
 L_contra = TypeVar("L_contra", bound=BaseLease, contravariant=True)
 
@@ -145,56 +141,6 @@ class _Failing:
                 self._failed_ms += self._clocks.read().local_ms - began_ms
 
 
-class _SelfWait:
-    """Checks after each poll in vain whether an acquisition waits for its own caller.
-
-    Args:
-        around: the leases of the blocks that the caller is inside of.
-        outside: other leases that the caller may have to release.
-    """
-
-    def __init__(
-        self,
-        claim: Claim,
-        caller: Caller,
-        around: Callable[[Caller, LockName], Sequence[BaseLease]],
-        outside: Callable[[Caller, LockName], Sequence[BaseLease]],
-    ) -> None:
-        self._claim, self._caller = claim, caller
-        self._around, self._outside = around, outside
-        self._polls = 0
-
-    def check(self, seen: Position) -> None:
-        self._polls += 1
-        lock, holders = self._claim.lock, {holder.owner for holder in seen.holders}
-        own = {lease.owner for lease in self._around(self._caller, lock)} & holders
-        if own and self._claim.shared and seen.turns > 0 and self._polls > 1:
-            # The first report comes from joining: its count may include waiters that have crashed.
-            raise AlreadyHeld(
-                f"another caller waits to hold {lock.entity!r} alone, until this thread or task leaves its block that "
-                "shares it, and this call would wait behind it: pass reentrant=True"
-            )
-        if own and own == holders and not self._claim.shared and len(holders) >= (seen.permits or 0):
-            raise _would_wait_for_itself(lock)
-        if self._polls == 1:
-            for lease in self._outside(self._caller, lock):
-                if lease.owner in holders:
-                    _log.warning(
-                        "waiting for %r, which this %s, or the caller of its event loop, has acquired itself and not "
-                        "released: %r. If no one else releases it, this waits for itself",
-                        lock.entity,
-                        "task" if self._caller.is_a_task else "thread",
-                        lease,
-                    )
-
-
-def _would_wait_for_itself(lock: LockName) -> AlreadyHeld:
-    return AlreadyHeld(
-        f"this thread or task is inside of a block that holds {lock.entity!r}, and would wait for itself: leave it "
-        "first, or pass reentrant=True (and the same value of shared)"
-    )
-
-
 class Holdings(Generic[L]):
     """The locks that one client holds, and what it remembers of the locks it has used.
 
@@ -209,15 +155,14 @@ class Holdings(Generic[L]):
         *,
         clocks: Clocks,
         bounds: PaceBounds,
-        lines: LocalWaiters,
+        local_waiters: LocalWaiters,
         keep_alive: Callable[[bool], object] = bool,
     ) -> None:
         self.known = KnownLocks(bounds)
-        self._lines = lines
+        self._local_waiters = local_waiters
         self._waiting: WeakValueDictionary[int, Wait] = WeakValueDictionary()
         self._table = table
         self._heart = heart
-        self._keep_alive = keep_alive
         self._clocks = clocks
         self._process = OwnProcess()
         self._closed = False
@@ -227,7 +172,7 @@ class Holdings(Generic[L]):
         self.tells_of_blocks = True
         # Re-entrant: a signal handler that closes the client may interrupt the thread that has this mutex.
         self._mutex = threading.RLock()
-        self._held: dict[LockName, tuple[L, ...]] = {}
+        self._held: Held[L] = Held(lambda: table.identity, local_waiters, keep_alive)
 
     # Held locks.
 
@@ -249,15 +194,15 @@ class Holdings(Generic[L]):
         """Whether the client was closed."""
         return self._closed
 
-    def held_by(self, caller: Caller, terms: Acquisition, *, reentrant: bool) -> Actions[L | None]:
+    def held_by(self, caller: Caller, acquisition: Acquisition, *, reentrant: bool) -> Actions[L | None]:
         """Hold a lock once more if the caller is inside of a block that holds it; return its lease, or None if it is
         in none, or need not wait for itself.
 
         Raises:
             ClientClosed: the client was closed, and the lock would be acquired, or is freed.
         """
-        claim = terms.claim
-        leases = self._around(caller, claim.lock)
+        claim = acquisition.claim
+        leases = self._held.around(caller, claim.lock)
         for lease in leases:
             if lease._is_in_doubt():
                 with suppress(LockLost):
@@ -275,51 +220,42 @@ class Holdings(Generic[L]):
         if innermost is None:
             return None
         if claim.permits > 1 or (claim.shared and innermost.shared):
-            # `_SelfWait` refuses it if there turns out to be no room.
+            # `SelfWait` refuses it if there turns out to be no room.
             return None
         # Another thread may have released it since.
         if not innermost.is_held():
             return None
-        raise _would_wait_for_itself(claim.lock)
+        raise would_wait_for_itself(claim.lock)
 
     def _hold_again(self, lease: L, claim: Claim) -> bool:
         # A close frees a lease with all its acquisitions: none may come in between.
         with self._mutex:
             return not self._frees and lease._hold_again(claim)
 
-    def _around(self, caller: Caller, lock: LockName) -> list[L]:
-        """The leases of the blocks that a caller is inside of, the innermost last."""
-        with self._mutex:
-            held = list(self._held.get(lock, ()))
-        leases = [block.lease for block in caller.blocks]
-        return [lease for lease in leases if any(lease is each for each in held)]
-
     def hold(
-        self, caller: Caller, terms: Acquisition, wait: Wait, make: Callable[[Acquisition, Grant], L]
+        self, caller: Caller, acquisition: Acquisition, wait: Wait, make: Callable[[Acquisition, Grant], L]
     ) -> Actions[L]:
         """Wait for the lock, take it and keep its lease. If that fails or is interrupted, undo it as far as
         possible.
         """
         lease = None
         try:
-            grant = yield from self.acquire(terms, wait)
-            lease = make(terms, grant)
+            grant = yield from self.acquire(acquisition, wait)
+            lease = make(acquisition, grant)
             return self.keep(lease, caller.who)
         except HAS_LEFT:
             raise
         except BaseException:
             wait.is_over = True
             if lease is None:
-                yield from self.leave(terms, wait)
+                yield from self.leave(acquisition, wait)
             else:
                 yield from self.give_back(lease)
             raise
 
     def take_back(self, claim: Claim) -> Actions[None]:
         """Undo an acquisition whose caller was interrupted before it received the lease."""
-        with self._mutex:
-            leases = list(self._held.get(claim.lock, ()))
-        for lease in leases:
+        for lease in self._held.of(claim.lock):
             if lease._claim is claim:
                 yield from self.give_back(lease)
             else:
@@ -327,9 +263,7 @@ class Holdings(Generic[L]):
 
     def holds_of(self, who: object) -> Holds[L]:
         """What a task or thread holds now, for ``give_back_since``."""
-        with self._mutex:
-            held = [lease for leases in list(self._held.values()) for lease in leases]
-        return [(lease, lease._again) for lease in held if lease._is_of(who)]
+        return [(lease, lease._again) for lease in self._held.all() if lease._is_of(who)]
 
     def give_back_since(self, who: object, before: Holds[L]) -> Actions[None]:
         """Undo all acquisitions of a task or thread that was interrupted before it received their leases."""
@@ -352,11 +286,7 @@ class Holdings(Generic[L]):
             ClientClosed: the client was closed during the acquisition: the caller must release the lease.
             RuntimeError: no thread can be started; without one the lease would not be renewed.
         """
-        with self._mutex:
-            lease._acquired_by = ref(who)
-            self._held[lease.lock] = (*self._held.get(lease.lock, ()), lease)
-            self._keep_alive(True)
-            self._lines.takes(self._line(lease.lock), lease)
+        self._held.add(lease, who)
         try:
             if lease._is_watched():
                 self._heart.watch(lease)
@@ -372,17 +302,15 @@ class Holdings(Generic[L]):
     def forget(self, lease: L) -> None:
         """Forget a lease and stop watching it."""
         self._heart.forget(lease)
-        self._drop(lease)
+        self._held.drop(lease)
         self._heart.join_idle()
 
     def close(self) -> list[L]:
         """Refuse further acquisitions; return the leases that still have to be released."""
         reading = self._clocks.read()
-        with self._mutex:
-            self._closed = True
-            # Copied in one step: a signal handler that closes the client changes it too.
-            every = list(self._held.values())
-            return [lease for leases in every for lease in leases if not lease._has_nothing_to_free(reading)]
+        # First: who adds a lease looks at it afterwards.
+        self._closed = True
+        return [lease for lease in self._held.all() if not lease._has_nothing_to_free(reading)]
 
     def wake_waiters(self) -> None:
         """End the sleeps of all waiters of this client."""
@@ -423,131 +351,81 @@ class Holdings(Generic[L]):
         or by the sleeps: nothing may move a test's clock.
         """
         began_ms, slept_ms = self._clocks.read().local_ms, 0
-        while self._under_work_of_others(caller):
+        while self._held.are_under_work_of_others(caller):
             if max(slept_ms, self._clocks.read().local_ms - began_ms) >= seconds * 1_000:
                 return
             yield Sleep(_BLOCKS_CHECKED_EVERY_MS)
             slept_ms += _BLOCKS_CHECKED_EVERY_MS
 
-    def _under_work_of_others(self, caller: Caller) -> bool:
-        with self._mutex:
-            held = [lease for leases in list(self._held.values()) for lease in leases]
-        own = [block.lease for block in caller.blocks]
-        return any(lease._is_under_work() for lease in held if not any(lease is each for each in own))
-
-    @cached_property
-    def _identity(self) -> Hashable:
-        return self._table.identity
-
-    def _line(self, lock: LockName) -> WaitKey:
-        return WaitKey(self._identity, lock)
-
-    def _keeps(self, lease: L) -> bool:
-        with self._mutex:
-            return any(each is lease for each in self._held.get(lease.lock, ()))
-
-    def _drop(self, lease: L) -> None:
-        with self._mutex:
-            self._lines.drops(self._line(lease.lock), lease)
-            # Never remove the key in between: other leases of the lock must always be found.
-            others = tuple([each for each in self._held.get(lease.lock, ()) if each is not lease])
-            if others:
-                self._held[lease.lock] = others
-            else:
-                self._held.pop(lease.lock, None)
-            self._keep_alive(bool(self._held))
-
-    def _drop_what_is_over(self, reading: Reading) -> None:
-        """Forget leases whose release has failed and whose time has ended."""
-        with self._mutex:
-            for lock, leases in list(self._held.items()):
-                left = tuple([lease for lease in leases if not lease._has_nothing_to_free(reading)])
-                if left:
-                    self._held[lock] = left
-                else:
-                    self._held.pop(lock, None)
-            self._keep_alive(bool(self._held))
-
     # The verbs.
 
-    def wait(self, terms: Acquisition, caller: Caller) -> Wait:
+    def wait(self, acquisition: Acquisition, caller: Caller) -> Wait:
         """The state of a new wait, with what earlier waits have taught."""
-        lock = terms.claim.lock
-        line = self._line(lock)
+        lock = acquisition.claim.lock
+        key = self._held.key(lock)
         local_ms = self._clocks.read().local_ms
         # Then trying to acquire at once would fail; but an owner that may have asked before must find its grant or row.
-        expects_others = terms.has_own_identity and self.known.others_wait(
-            lock, local_ms, partial(self._lines.has, line)
+        expects_others = acquisition.has_own_identity and self.known.others_wait(
+            lock, local_ms, partial(self._local_waiters.has, key)
         )
         wait = Wait(
-            terms.claim,
-            terms.record_wait_ms,
+            acquisition.claim,
+            acquisition.record_wait_ms,
             self.known.pace(lock),
             jitter=random.random,
-            on_wait=terms.on_wait,
+            on_wait=acquisition.on_wait,
             expects_others=expects_others,
-            waits_if_closed=terms.waits_if_closed,
-            will_be_woken=partial(self._lines.will_release, line),
-            check=_SelfWait(terms.claim, caller, self._around, self._held_outside).check,
+            waits_if_closed=acquisition.waits_if_closed,
+            will_be_woken=partial(self._local_waiters.will_release, key),
+            check=SelfWait(acquisition.claim, caller, self._held.around, self._held.outside).check,
         )
-        if terms.record_wait_ms is not None:
-            wait.until_ms = local_ms + terms.record_wait_ms + self._table.patience_ms
+        if acquisition.record_wait_ms is not None:
+            wait.until_ms = local_ms + acquisition.record_wait_ms + self._table.patience_ms
         return wait
 
-    def _held_outside(self, caller: Caller, lock: LockName) -> list[L]:
-        """The leases that a caller itself may have to release: it has acquired them, and no one is inside of a block of
-        theirs; or it has entered a block, and its thread may do other work by now.
-        """
-        with self._mutex:
-            held = list(self._held.get(lock, ()))
-        left_open = [block.lease for block in caller.left_open]
-        return [
-            lease
-            for lease in held
-            if (lease._acquired_by() is caller.who and not lease._blocks) or any(lease is each for each in left_open)
-        ]
-
-    def acquire(self, terms: Acquisition, wait: Wait) -> Actions[Grant]:
+    def acquire(self, acquisition: Acquisition, wait: Wait) -> Actions[Grant]:
         """Wait for the lock and take it. After any error except ``HAS_LEFT``, call ``leave`` to clean up."""
-        self._waiting[id(wait)], line = wait, self._line(wait.lock)
+        self._waiting[id(wait)], key = wait, self._held.key(wait.lock)
 
         # Quoted: Python 3.13 and older evaluate annotations at each definition.
         def steps(me: Contender) -> "Steps[Grant]":
             wait.has_asked, wait.contender = True, me
             return acquire(me, wait)
 
-        standing = self._lines.stands(line, wait)
+        standing = self._local_waiters.stands(key, wait)
         try:
-            grant = yield from self._table.contending(terms.claim, steps, until_ms=wait.until_ms)
+            grant = yield from self._table.contending(acquisition.claim, steps, until_ms=wait.until_ms)
         except RecordWaitExceeded as error:
-            self._lines.leaves(line, standing)
-            self._lines.note_left(line, wait)
-            if any(self._lines.holds(line, owner) for owner, *_ in error.holders):
+            self._local_waiters.leaves(key, standing)
+            self._local_waiters.note_left(key, wait)
+            if any(self._local_waiters.holds(key, owner) for owner, *_ in error.holders):
                 error.note_held_here()
             raise
         finally:
-            self._lines.leaves(line, standing)
+            self._local_waiters.leaves(key, standing)
             self._waiting.pop(id(wait), None)
         if grant.next_may_enter:
-            self._lines.tell_first_waiter(line, grant.fencing_token)
+            self._local_waiters.tell_first_waiter(key, grant.fencing_token)
         assert wait.contender is not None
         self.known.waited(wait, wait.contender.now.local_ms)
         return grant
 
-    def leave(self, terms: Acquisition, wait: Wait) -> Actions[None]:
+    def leave(self, acquisition: Acquisition, wait: Wait) -> Actions[None]:
         """Undo an acquisition that was interrupted, as far as it is this acquisition's own."""
         if not wait.has_asked:
             return
         try:
             if not wait.has_left:
                 yield from self._table.contending(
-                    terms.claim,
-                    lambda me: leave(me, wait.tickets, only_the_place=not terms.has_own_identity),
+                    acquisition.claim,
+                    lambda me: leave(me, wait.tickets, only_the_place=not acquisition.has_own_identity),
                     until_ms=wait.until_ms,
                 )
-            self._lines.note_left(self._line(wait.lock), wait)
+            self._local_waiters.note_left(self._held.key(wait.lock), wait)
         except TicketLockError as error:
-            _log.warning("the queue row of %r was not deleted, and stays until it expires: %s", terms.claim.lock, error)
+            _log.warning(
+                "the queue row of %r was not deleted, and stays until it expires: %s", acquisition.claim.lock, error
+            )
 
     def renew(self, lease: L, at_least_ms: int = 0) -> Actions[None]:
         """Give the grant a full new lease, or so long a one; an end that is later already stays.
@@ -614,7 +492,7 @@ class Holdings(Generic[L]):
             _log.error("%r is lost: %s", lease, why)
             self._heart.tell(lease, "lost")
             self._heart.forget(lease)
-            self._drop(lease)
+            self._held.drop(lease)
 
     @contextmanager
     def _losing(self, lease: L) -> Iterator[None]:
@@ -653,7 +531,7 @@ class Holdings(Generic[L]):
         if not isinstance(items, Iterable):
             raise InvalidLockRequest("items", items, "a list of items of TransactWriteItems")
         items = list(items)
-        _sdk.check_items(client, items)
+        check_items(client, items)
         answer = yield from self._table.sending(FencedTransaction(lease.condition_check(), tuple(items), patience_ms))
         with self._losing(lease):
             FencedTransaction.check_applied(answer)
@@ -674,7 +552,7 @@ class Holdings(Generic[L]):
                 raise
             _log.warning("%r was not released: %s", lease, error)
         except BaseException:
-            if self._keeps(lease):
+            if self._held.keeps(lease):
                 # `close` tries it again, and the owner may too.
                 lease._mark_unreleased()
             raise
@@ -785,8 +663,8 @@ class Holdings(Generic[L]):
         releasing = lease._releasing
         # From now on this try may be interrupted anywhere, and may have been applied.
         lease._releasing = Releasing(releasing.by, tried_before=True)
-        line = self._line(lease.lock)
-        wait = self._lines.follower(line, lease.owner)
+        key = self._held.key(lease.lock)
+        wait = self._local_waiters.follower(key, lease.owner)
         following = wait.following if wait is not None else None
 
         # Quoted: Python 3.13 and older evaluate annotations at each definition.
@@ -799,7 +677,7 @@ class Holdings(Generic[L]):
         try:
             released = yield from self._table.contending(lease._claim, free, until_ms=until_ms)
         except LockLost as lost:
-            self._drop(lease)
+            self._held.drop(lease)
             if was != "lost":
                 lease._was_taken = True
                 _log.error("%r is lost: %s", lease, lost)
@@ -810,13 +688,13 @@ class Holdings(Generic[L]):
                 lease._releasing = releasing
             # `close` may try it again too.
             lease._state = "lost" if was == "lost" else "unreleased"
-            self._drop_what_is_over(self._clocks.read())
+            self._held.drop_what_is_over(self._clocks.read())
             raise
-        self._drop(lease)
+        self._held.drop(lease)
         if released.handed is not None and wait is not None:
             wait.receive_grant(released.handed)
         elif released.fencing_token is not None:
-            self._lines.tell_first_waiter(line, released.fencing_token)
+            self._local_waiters.tell_first_waiter(key, released.fencing_token)
         self.known.released(lease.lock, released, self._clocks.read().local_ms)
         if was == "lost" or released.lease_was_over:
             raise lease._lost()

@@ -10,13 +10,10 @@ from ticketlock.client._arguments import Acquisition
 from ticketlock.client._base_lease import BaseLease
 from ticketlock.client._blocks import Block
 from ticketlock.client._holdings import TRANSACTION_PATIENCE_S, Holdings
-from ticketlock.client._waiters import UnderWay
+from ticketlock.client._under_way import UnderWay
 from ticketlock.errors import LockLost
-from ticketlock.locks._lock_table import LockTable
-from ticketlock.locks._outcomes import Claim, Grant
-from ticketlock.wire._actions import Actions
-from ticketlock.wire._driver import Clocks
-from ticketlock.wire._sdk import check_is_client
+from ticketlock.locks import Claim, Grant, LockTable
+from ticketlock.wire import Actions, Clocks, check_is_client
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -27,14 +24,14 @@ class Lease(BaseLease):
 
     def __init__(
         self,
-        terms: Acquisition,
+        acquisition: Acquisition,
         grant: Grant,
         clocks: Clocks,
         table: LockTable,
         holdings: "Holdings[Lease]",
         under_way: UnderWay,
     ) -> None:
-        super().__init__(table.table_name, terms, grant, clocks)
+        super().__init__(table.table_name, acquisition, grant, clocks)
         self._table, self._holdings, self._under_way = table, holdings, under_way
 
     def renew(self) -> None:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol, Self, TypeVar
 
 from ticketlock.client._blocks import Block, being_left
 from ticketlock.client._lease import Lease
-from ticketlock.locks._items import LockName
-from ticketlock.locks._outcomes import LockState
+from ticketlock.locks import LockName, LockState
 
 E = TypeVar("E")
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ticketlock._checks import duration_ms
 from ticketlock.client._client import LockClient
 from ticketlock.errors import LockLost, RecordWaitExceeded, TableNotFound
-from ticketlock.locks._outcomes import MAX_LEASE_MS, MIN_LEASE_MS, Claim, Grant
+from ticketlock.locks import MAX_LEASE_MS, MIN_LEASE_MS, Claim, Grant
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,7 @@ from ticketlock._checks import boolean, text, whole_number
 from ticketlock.errors import InvalidLockRequest, LockLost, OutcomeUnknown
 from ticketlock.locks import _conditions as only_if
 from ticketlock.locks._items import LockName, lock_key, owner_id, token_attribute
-from ticketlock.wire._actions import Actions, Answer, number
-from ticketlock.wire._requests import TOKEN_IS_SAFE_FOR_MS, Request, transact_write_call
+from ticketlock.wire import TOKEN_IS_SAFE_FOR_MS, Actions, Answer, Request, number, transact_write_call
 
 _FIELDS = ("entity", "namespace", "owner", "fencingToken")
 _WHOLE = f"the lock as the workflow passes it to its task: an object with {', '.join(_FIELDS)}"

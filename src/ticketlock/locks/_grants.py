@@ -12,9 +12,7 @@ from ticketlock.locks._items import Holder, LockItem, holder_attribute, token_at
 from ticketlock.locks._modes import MAX_HOLDERS, Mode
 from ticketlock.locks._outcomes import Claim, Hold, Releasing
 from ticketlock.locks._writes import left_as_it_is, numbering
-from ticketlock.wire._actions import number
-from ticketlock.wire._requests import TransactWrite, Write, every
-from ticketlock.wire._table_time import Moment
+from ticketlock.wire import Moment, TransactWrite, Write, every, number
 
 # Each counter of holders, and the placeholder for its change by a grant.
 _CHANGES = {"held": ":held_change", "heldShared": ":shared_change"}

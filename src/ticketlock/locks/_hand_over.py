@@ -33,9 +33,7 @@ from ticketlock.locks._outcomes import (
 from ticketlock.locks._protocol import Contender, granted_to, hold_times
 from ticketlock.locks._queue import expired_holders, position_of, the_turn_is_known
 from ticketlock.locks._writes import on_the_session
-from ticketlock.wire._actions import number
-from ticketlock.wire._requests import Steps, TransactWrite
-from ticketlock.wire._step_functions import TaskAnswer
+from ticketlock.wire import Steps, TaskAnswer, TransactWrite, number
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from ticketlock._checks import in_seconds, name_text, text
 from ticketlock._value import value
 from ticketlock.errors import InvalidLockRequest, UnsupportedFormat
 from ticketlock.locks._modes import Mode, mode_of
-from ticketlock.wire._actions import Item, integer
+from ticketlock.wire import Item, integer
 
 DEFAULT_NAMESPACE = "default"
 _ENTITY_BYTES = 1_024

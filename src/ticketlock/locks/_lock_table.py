@@ -37,11 +37,7 @@ from ticketlock.locks._outcomes import (
 )
 from ticketlock.locks._protocol import Contender
 from ticketlock.locks._reads import TIME_CHECK
-from ticketlock.wire._actions import Actions, Item, T
-from ticketlock.wire._performer import Performer
-from ticketlock.wire._provision import TableKind
-from ticketlock.wire._requests import Steps
-from ticketlock.wire._table_time import Moment
+from ticketlock.wire import Actions, Item, Moment, Performer, Steps, T, TableKind
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -20,9 +20,7 @@ from ticketlock.locks._outcomes import (
 )
 from ticketlock.locks._protocol import Contender
 from ticketlock.locks._queue import is_over
-from ticketlock.wire._actions import Item, integer
-from ticketlock.wire._requests import Steps
-from ticketlock.wire._table_time import Moment
+from ticketlock.wire import Item, Moment, Steps, integer
 
 NewContender = Callable[[Claim, Moment], Contender]
 """Makes a contender of the table; it wakes the waiters that may take the lock now."""

@@ -8,7 +8,7 @@ from ticketlock._value import value
 from ticketlock.errors import InvalidLockRequest, RecordWaitExceeded
 from ticketlock.locks._items import Holder, LockItem, LockName, Row, Session, lock_name, owner_id
 from ticketlock.locks._modes import EXCLUSIVE, MAX_HOLDERS, SHARED, Mode
-from ticketlock.wire._table_time import Moment
+from ticketlock.wire import Moment
 
 MIN_LEASE_MS = 1_000
 MAX_LEASE_MS = 7 * 24 * 3_600_000

@@ -51,10 +51,7 @@ from ticketlock.locks._outcomes import (
 )
 from ticketlock.locks._queue import Queue, expired_holders, has_a_live_row, position_of, the_turn_is_known
 from ticketlock.locks._writes import check_permits, in_force
-from ticketlock.wire._actions import Item, Reply, integer
-from ticketlock.wire._requests import Pause, Request, Steps, Write
-from ticketlock.wire._step_functions import TaskAnswer
-from ticketlock.wire._table_time import Moment
+from ticketlock.wire import Item, Moment, Pause, Reply, Request, Steps, TaskAnswer, Write, integer
 
 _PAGE = 100
 _TRIES = 5

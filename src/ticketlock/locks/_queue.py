@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from ticketlock.locks._items import Holder, LockItem, Row
 from ticketlock.locks._modes import turns_before
 from ticketlock.locks._outcomes import Claim, Place, Position
-from ticketlock.wire._table_time import Moment
+from ticketlock.wire import Moment
 
 EXPIRY_MARGIN_MS = 1_000
 """A lease counts as expired this long after its end by the lower bound of table time: the service's clocks differ."""

@@ -4,9 +4,7 @@ from dataclasses import replace
 
 from ticketlock.locks._items import LockName, Session, lock_prefix
 from ticketlock.locks._outcomes import Claim
-from ticketlock.wire._actions import Item
-from ticketlock.wire._item_requests import GetMany
-from ticketlock.wire._requests import Read, Scan, TimeCheck
+from ticketlock.wire import GetMany, Item, Read, Scan, TimeCheck
 
 # The attributes that `TicketLock.grant_read` lets a list read: no task tokens, and no holders, whose attribute names
 # a policy cannot know.

@@ -22,9 +22,7 @@ from ticketlock.locks._items import (
     token_attribute,
 )
 from ticketlock.locks._outcomes import MIN_LEASE_MS, Claim, Decision, Hold, Releasing
-from ticketlock.wire._actions import number
-from ticketlock.wire._requests import TransactWrite, Write, either, every
-from ticketlock.wire._table_time import Moment
+from ticketlock.wire import Moment, TransactWrite, Write, either, every, number
 
 JOIN_DEADLINE_MS = 1_000
 MINTED_TOGETHER_MS = 1_000

@@ -11,6 +11,11 @@ from ticketlock.testing._clock import ManualClock, lose
 from ticketlock.testing._faults import Fault, FaultOn
 from ticketlock.testing._memory import MemoryDynamoDB
 from ticketlock.testing._service import Sent
+
+# For other rooms.
+from ticketlock.testing._service import decoded as decoded
+from ticketlock.testing._service import encoded as encoded
+from ticketlock.testing._service import failure as failure
 from ticketlock.testing._transactions import InSteps
 
 __all__ = ["Fault", "FaultOn", "InSteps", "ManualClock", "MemoryDynamoDB", "Sent", "lose"]

@@ -7,7 +7,7 @@ Indexes: https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/GSI.ht
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
-from ticketlock._expressions._values import Attributes, size_of
+from ticketlock._expressions import Attributes, size_of
 from ticketlock.testing._indexes import SecondaryIndex
 
 _READ_UNIT_BYTES = 4_096
@@ -84,7 +84,7 @@ class Meter:
 
     def of_one(self) -> ConsumedUnits:
         """The member of a reply, of a request to one table."""
-        return {"ConsumedCapacity": told} if (told := next(iter(self._told()), None)) is not None else {}
+        return {"ConsumedCapacity": shown} if (shown := next(iter(self._told()), None)) is not None else {}
 
     def of_all(self) -> ConsumedUnits:
         """The same of a request to several tables."""
@@ -109,5 +109,5 @@ class Meter:
         return detail
 
     def _units(self, units: float) -> ConsumedUnits:
-        told = {"CapacityUnits": float(units)}
-        return told if self._kind is None else {**told, f"{self._kind}CapacityUnits": float(units)}
+        shown = {"CapacityUnits": float(units)}
+        return shown if self._kind is None else {**shown, f"{self._kind}CapacityUnits": float(units)}

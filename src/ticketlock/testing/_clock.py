@@ -6,9 +6,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ticketlock.client._lease import Lease
+from ticketlock.client import Lease
 from ticketlock.errors import LockLost
-from ticketlock.wire._table_time import Reading
+from ticketlock.wire import Reading
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ticketlock._expressions._values import Attributes, Value, canonical, size_of
+from ticketlock._expressions import Attributes, Value, canonical, size_of
 from ticketlock.testing._refusals import Refused, invalid, mismatched
 from ticketlock.testing._stored import Key, KeyPart, Partitions, key_part
 

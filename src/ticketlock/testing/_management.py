@@ -261,8 +261,8 @@ def _describe_continuous_backups(tables: MemoryTables, parameters: Parameters) -
     recovery: Reply = {"PointInTimeRecoveryStatus": "DISABLED"}
     if days is not None:
         recovery = {"PointInTimeRecoveryStatus": "ENABLED", "RecoveryPeriodInDays": days}
-    told = {"ContinuousBackupsStatus": "ENABLED", "PointInTimeRecoveryDescription": recovery}
-    return {"ContinuousBackupsDescription": told}
+    described = {"ContinuousBackupsStatus": "ENABLED", "PointInTimeRecoveryDescription": recovery}
+    return {"ContinuousBackupsDescription": described}
 
 
 def _update_continuous_backups(tables: MemoryTables, parameters: Parameters) -> Reply:

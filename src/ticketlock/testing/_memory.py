@@ -9,7 +9,7 @@ from botocore.awsrequest import AWSResponse
 from botocore.config import Config
 from botocore.paginate import Paginator
 
-from ticketlock._expressions._values import Attributes, copy_of_item
+from ticketlock._expressions import Attributes, copy_of_item
 from ticketlock.testing._client import AsyncTableWaiter, ClientMeta, ClientMethods, TableWaiter
 from ticketlock.testing._faults import Fault, FaultOn
 from ticketlock.testing._parameters import check_name, not_known
@@ -18,7 +18,7 @@ from ticketlock.testing._sendable import sendable
 from ticketlock.testing._service import ENDPOINT, Service, decoded
 from ticketlock.testing._tables import Table
 from ticketlock.testing._transactions import InSteps
-from ticketlock.wire._driver import Clocks, SystemClocks
+from ticketlock.wire import Clocks, SystemClocks
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -5,18 +5,23 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ticketlock._expressions._evaluated import Expressions, branched, members_shown
-from ticketlock._expressions._grammar import BeginsWith, Condition, Placeholder, written_value
-from ticketlock._expressions._key_conditions import key_range
-from ticketlock._expressions._updates import ItemUpdate
-from ticketlock._expressions._values import (
+from ticketlock._expressions import (
     MAX_ITEM_BYTES,
     Attributes,
+    BeginsWith,
+    Condition,
     ExpressionInvalid,
+    Expressions,
     ItemInvalid,
+    ItemUpdate,
+    Placeholder,
+    branched,
     canonical_item,
     copy_of_item,
+    key_range,
+    members_shown,
     size_of,
+    written_value,
 )
 from ticketlock.testing._capacity import Meter, read_units
 from ticketlock.testing._indexes import SecondaryIndex
@@ -458,8 +463,8 @@ def write(tables: MemoryTables, operation: str, parameters: Mapping[str, Any]) -
         meter = Meter(parameters)
         meter.take_write(parameters["TableName"], plan.table.indexes.values(), plan.before, plan.after)
         reply |= meter.of_one()
-    for told in collections_of(parameters, [(parameters["TableName"], plan)]).values():
-        reply["ItemCollectionMetrics"] = told[0]
+    for metrics_of in collections_of(parameters, [(parameters["TableName"], plan)]).values():
+        reply["ItemCollectionMetrics"] = metrics_of[0]
     return reply
 
 
@@ -479,16 +484,16 @@ def _returned(wanted: ItemWrite, plan: WritePlan, returns: str) -> Reply:
 
 def collections_of(parameters: Mapping[str, Any], plans: Iterable[tuple[str, WritePlan]]) -> dict[str, list[Any]]:
     """The sizes of the partitions that were written, by the names of their tables: of tables with local indexes."""
-    told: dict[str, list[Any]] = {}
+    metrics_of: dict[str, list[Any]] = {}
     if parameters.get("ReturnItemCollectionMetrics") == "SIZE":
         for name, plan in plans:
             item = plan.after or plan.before
             if plan.table.has_collections and item is not None:
                 key = {plan.table.key_names[0]: item[plan.table.key_names[0]].copy()}
                 metrics = {"ItemCollectionKey": key, "SizeEstimateRangeGB": [*_COLLECTION_GB]}
-                if metrics not in told.setdefault(name, []):
-                    told[name].append(metrics)
-    return told
+                if metrics not in metrics_of.setdefault(name, []):
+                    metrics_of[name].append(metrics)
+    return metrics_of
 
 
 def writes_of_a_transaction(tables: MemoryTables, items: Sequence[Any]) -> list[ItemWrite | Mismatched]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
-from botocore.exceptions import ParamValidationError
+from botocore.exceptions import ClientError, ParamValidationError
 from botocore.validate import ParamValidator
 
 from ticketlock.testing._parameters import REQUIRED, check_known, known_of, shape_of
@@ -24,6 +24,18 @@ _TYPES: Mapping[str, type] = {
 }
 _COUNTS = ("Limit", "Segment", "TotalSegments")
 _OF_LENGTH = ("Invalid length", "Invalid value")
+
+
+class TooShort(ParamValidationError, ClientError):
+    """What a client of the SDK does not send, since a part is too short, and what the service refuses from others.
+
+    It is both errors: a test of what is refused need not know by whom.
+    """
+
+    def __init__(self, report: str, operation: str) -> None:
+        ParamValidationError.__init__(self, report=report)
+        self.response = {"Error": {"Code": "ValidationException", "Message": report}}
+        self.operation_name = operation
 
 
 def sendable(operation: str, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -52,8 +64,12 @@ def _check(operation: str, parameters: Mapping[str, Any], except_for: tuple[str,
     found = [each for each in report.splitlines() if not each.startswith(except_for)]
     # For the SDK `True` is a number, too; the service reads no such number.
     found += [f"Invalid type for parameter {name}, value: True" for name in _COUNTS if parameters.get(name) is True]
-    if found:
-        raise ParamValidationError(report="\n".join(found))
+    if not found:
+        return
+    said = "\n".join(found)
+    if all(each.startswith(_OF_LENGTH) for each in found):
+        raise TooShort(said, operation)
+    raise ParamValidationError(report=said)
 
 
 def _are_usual(operation: str, parameters: Mapping[str, Any]) -> bool:

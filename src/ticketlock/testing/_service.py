@@ -12,7 +12,7 @@ from typing import Any
 
 from botocore.exceptions import ConnectTimeoutError, ReadTimeoutError
 
-from ticketlock._expressions._values import ExpressionInvalid
+from ticketlock._expressions import ExpressionInvalid
 from ticketlock.testing import _management, _requests, _transactions
 from ticketlock.testing._faults import Fault, Faults, refusal
 from ticketlock.testing._parameters import check_values
@@ -20,7 +20,7 @@ from ticketlock.testing._refusals import Refused, invalid, server_error
 from ticketlock.testing._sendable import check_received, sendable
 from ticketlock.testing._tables import MemoryTables, Parameters, Reply, Transactions
 from ticketlock.testing._transactions import InSteps, TransactionSteps, at_once
-from ticketlock.wire._driver import Clocks
+from ticketlock.wire import Clocks
 
 _ERRORS = "com.amazonaws.dynamodb.v20120810#"
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
-from ticketlock._expressions._values import Attributes, Value, canonical
+from ticketlock._expressions import Attributes, Value, canonical
 from ticketlock.testing._refusals import mismatched
 
 _MAX_KEY_BYTES = (2_048, 1_024)

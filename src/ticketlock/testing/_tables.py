@@ -9,8 +9,7 @@ from datetime import UTC, datetime
 from math import inf
 from typing import Any
 
-from ticketlock._expressions._evaluated import Expressions
-from ticketlock._expressions._values import MAX_ITEM_BYTES, MAX_NAME_BYTES, Attributes, Value, canonical, size_of
+from ticketlock._expressions import MAX_ITEM_BYTES, MAX_NAME_BYTES, Attributes, Expressions, Value, canonical, size_of
 from ticketlock.testing._indexes import (
     Described,
     IndexDelay,
@@ -319,29 +318,29 @@ class Table:
         }
 
     def _described_settings(self) -> dict[str, Any]:
-        told = {
+        described = {
             **described_throughput(self.settings),
             "DeletionProtectionEnabled": self.settings.get("DeletionProtectionEnabled", False),
         }
         if self.on_demand_ms is not None:
-            told["BillingModeSummary"] = {
+            described["BillingModeSummary"] = {
                 "BillingMode": self.settings["BillingMode"],
                 "LastUpdateToPayPerRequestDateTime": datetime.fromtimestamp(self.on_demand_ms / 1_000, UTC),
             }
         if "OnDemandThroughput" in self.settings:
-            told["OnDemandThroughput"] = self.settings["OnDemandThroughput"]
+            described["OnDemandThroughput"] = self.settings["OnDemandThroughput"]
         if "TableClass" in self.settings:
-            told["TableClassSummary"] = {"TableClass": self.settings["TableClass"]}
+            described["TableClassSummary"] = {"TableClass": self.settings["TableClass"]}
         if self.settings.get("StreamSpecification", {}).get("StreamEnabled"):
             label = datetime.fromtimestamp(self.created_ms / 1_000, UTC).strftime("%Y-%m-%dT%H:%M:%S.000")
-            told["StreamSpecification"] = self.settings["StreamSpecification"]
-            told |= {"LatestStreamLabel": label, "LatestStreamArn": f"{self.arn}/stream/{label}"}
+            described["StreamSpecification"] = self.settings["StreamSpecification"]
+            described |= {"LatestStreamLabel": label, "LatestStreamArn": f"{self.arn}/stream/{label}"}
         encryption = self.settings.get("SSESpecification", {})
         if encryption.get("Enabled"):
             key = encryption.get("KMSMasterKeyId", "alias/aws/dynamodb")
             arn = key if key.startswith("arn:") else f"arn:aws:kms:us-east-1:123456789012:{key}"
-            told["SSEDescription"] = {"Status": "ENABLED", "SSEType": "KMS", "KMSMasterKeyArn": arn}
-        return told
+            described["SSEDescription"] = {"Status": "ENABLED", "SSEType": "KMS", "KMSMasterKeyArn": arn}
+        return described
 
     def key_of(self, given: Any, *, is_item: bool = False) -> Key:
         """Parse the key in a request, alone or within an item."""

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, TypeVar
 
-from ticketlock._expressions._values import size_of
+from ticketlock._expressions import size_of
 from ticketlock.testing import _requests
 from ticketlock.testing._capacity import IN_A_TRANSACTION, Meter, read_units
 from ticketlock.testing._parameters import check_count

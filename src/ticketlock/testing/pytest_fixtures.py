@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ticketlock.client._client import LockClient
+from ticketlock.client import LockClient
 from ticketlock.testing._clock import ManualClock
 from ticketlock.testing._memory import MemoryDynamoDB
 from ticketlock.units import Units, create_units_table

@@ -11,17 +11,15 @@
 ``LockLost``, if a unit has lost the lock that it is under, and ``ClientClosed``, in a forked process.
 """
 
-from ticketlock.units._client import UnitClient
-from ticketlock.units._marks import Visible
-from ticketlock.units._operators import FoundMark, OpenUnit, Outcome
+from ticketlock.units._again import unit_name, unit_owner
+from ticketlock.units._like_boto3 import UnitClient
 from ticketlock.units._provision import Denied, create_units_table
-from ticketlock.units._reading import COMMITTED, READ_LOCK, SERIALIZABLE, UNCOMMITTED, Isolation
-from ticketlock.units._record import Record
-from ticketlock.units._sweeping import Swept
-from ticketlock.units._tables import UnitTable
+from ticketlock.units._records import Record, Visible
+from ticketlock.units._recovery import FoundMark, OpenUnit, Outcome, Swept
+from ticketlock.units._statements import COMMITTED, READ_LOCK, SERIALIZABLE, UNCOMMITTED, Isolation
 from ticketlock.units._unit import Unit
-from ticketlock.units._unit_name import unit_name, unit_owner
 from ticketlock.units._units import Units
+from ticketlock.units._words import UnitTable
 
 __all__ = [
     "COMMITTED",

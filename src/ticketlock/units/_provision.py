@@ -4,19 +4,24 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ticketlock._expressions._schemas import Index
+from ticketlock._expressions import Index
 from ticketlock.errors import InvalidUnitRequest, TableRefused
-from ticketlock.units._record import is_id
-from ticketlock.units._rows import KEY, NAME, OPEN_INDEX
-from ticketlock.units._saved import OWNER
-from ticketlock.units._settings import as_a_unit_request
-from ticketlock.units._sweeping import SWEEP
-from ticketlock.units._tables import Tables, UnitTable
-from ticketlock.units._work import GUARDS_OF, Guards
-from ticketlock.wire._actions import Item
-from ticketlock.wire._item_requests import Get, GetMany, GetTogether, Query
-from ticketlock.wire._provision import TableKind
-from ticketlock.wire._requests import ForkingSteps, Request, TransactWrite, Write
+from ticketlock.units._records import KEY, NAME, OPEN_INDEX, is_id
+from ticketlock.units._recovery import OWNER, SWEEP
+from ticketlock.units._statements import GUARDS_OF, Guards, as_a_unit_request
+from ticketlock.units._words import Tables, UnitTable
+from ticketlock.wire import (
+    ForkingSteps,
+    Get,
+    GetMany,
+    GetTogether,
+    Item,
+    Query,
+    Request,
+    TableKind,
+    TransactWrite,
+    Write,
+)
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -7,16 +7,11 @@ from types import TracebackType
 from typing import Any, Self
 
 from ticketlock._checks import Seconds
-from ticketlock.units._client import UnitClient
-from ticketlock.units._low_level import LowLevelUnitOfWork, SdkClient
-from ticketlock.units._queries import QueryRequest
-from ticketlock.units._reading import Isolation
-from ticketlock.units._settings import keeping
-from ticketlock.units._statements import StatementRequest, for_each
-from ticketlock.units._tables import UnitTable
+from ticketlock.units._like_boto3 import LowLevelUnitOfWork, SdkClient, UnitClient
+from ticketlock.units._statements import Isolation, QueryRequest, SaveOptions, StatementRequest
 from ticketlock.units._unit_of_work import UnitOfWork
-from ticketlock.units._values import PYTHON
-from ticketlock.wire._requests import ForkingSteps
+from ticketlock.units._words import PYTHON, UnitTable
+from ticketlock.wire import ForkingSteps
 
 PerformSteps = Callable[[ForkingSteps[Any]], Any]
 
@@ -38,13 +33,13 @@ class UnitFace:
         # An interrupt within `__init__` leaves none.
         made: UnitOfWork | None = vars(self).get("_unit_of_work")
         if made is not None and made.is_waiting_for_its_end:
-            told = (
+            warning = (
                 f"the unit {self.id} was never ended, and has written nothing: use it in `with`, or call `commit` or "
                 "`rollback`"
             )
             # Python shows no such warning to a plain program.
-            _log.warning(told)
-            warnings.warn(told, ResourceWarning, stacklevel=2, source=self)
+            _log.warning(warning)
+            warnings.warn(warning, ResourceWarning, stacklevel=2, source=self)
 
 
 class Unit(UnitFace):
@@ -309,7 +304,7 @@ class Unit(UnitFace):
             InvalidUnitRequest: names the item by its position: ``items[3].id``.
             ItemTooLarge, UnitConflict, UnitContended, UnitRolledBack, UnitForgotten, TableError: as for ``put``.
         """
-        requests = for_each("put", table, items, condition=condition, values=values, names=names)
+        requests = StatementRequest.for_each("put", table, items, condition=condition, values=values, names=names)
         found: list[dict[str, Any] | None] = self._perform(self._unit_of_work.items_before(requests))
         return found
 
@@ -332,7 +327,9 @@ class Unit(UnitFace):
         Returns:
             Each item after its update.
         """
-        requests = for_each("update", table, keys, condition=condition, values=values, names=names, update=update)
+        requests = StatementRequest.for_each(
+            "update", table, keys, condition=condition, values=values, names=names, update=update
+        )
         found: list[dict[str, Any] | None] = self._perform(self._unit_of_work.items_after(requests))
         return found
 
@@ -354,7 +351,7 @@ class Unit(UnitFace):
         Returns:
             For each the item that was deleted; None if there was none.
         """
-        requests = for_each("delete", table, keys, condition=condition, values=values, names=names)
+        requests = StatementRequest.for_each("delete", table, keys, condition=condition, values=values, names=names)
         found: list[dict[str, Any] | None] = self._perform(self._unit_of_work.items_before(requests))
         return found
 
@@ -429,7 +426,7 @@ class Unit(UnitFace):
             TableError: it was not saved, and may continue.
         """
         with self._unit_of_work.state.reporting():
-            saved: str = self._perform(self._unit_of_work.save(keeping(keep_for, owner)))
+            saved: str = self._perform(self._unit_of_work.save(SaveOptions.of(keep_for, owner)))
         return saved
 
     def __enter__(self) -> Self:

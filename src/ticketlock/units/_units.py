@@ -2,49 +2,57 @@
 
 import functools
 import logging
-import sys
-import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack, suppress
-from functools import partial
-from queue import Empty, SimpleQueue
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from ticketlock._checks import Refusals, Seconds
 from ticketlock._decorating import CallKey
 from ticketlock._names import AnyName
-from ticketlock.errors import InvalidUnitRequest, TicketLockError
-from ticketlock.units._behind import BehindThreads
-from ticketlock.units._commit import in_front
-from ticketlock.units._marks import Visible, clean, visible
-from ticketlock.units._operators import FoundMark, OpenUnit, Outcome, open_units, outcome, outcome_of_rollback, repair
-from ticketlock.units._passing import NOT_IN_TIME, Lines, PlaceInLine
+from ticketlock.errors import InvalidUnitRequest
+from ticketlock.units._again import (
+    AGAIN,
+    TRANSACTIONAL,
+    PlaceInTurn,
+    ThreadLocks,
+    TransactionalArguments,
+    Turns,
+    check_has_parentheses,
+    check_locks,
+)
+from ticketlock.units._commit import BehindThreads, in_front
 from ticketlock.units._provision import Denied, check_access
-from ticketlock.units._read_locks import ReadLockLease
-from ticketlock.units._reading import COMMITTED, SERIALIZABLE, Isolation
-from ticketlock.units._record import UnitRecords, new_id
-from ticketlock.units._rows import TIME_CHECK
-from ticketlock.units._saved import Resumed, end_owner, resume
-from ticketlock.units._settings import (
+from ticketlock.units._records import UnitRecords, Visible, clean, new_id, visible
+from ticketlock.units._recovery import (
+    FoundMark,
+    OpenUnit,
+    Outcome,
+    Resumed,
+    Swept,
+    end_owner,
+    open_units,
+    outcome,
+    outcome_of_rollback,
+    repair,
+    resume,
+    sweep,
+)
+from ticketlock.units._statements import (
+    COMMITTED,
     NAMES_ARE_KEPT_S,
+    SERIALIZABLE,
     Engine,
     HeldLock,
+    Isolation,
     Terms,
     Under,
-    settings_of,
+    UnitsSettings,
 )
-from ticketlock.units._sweeping import Swept, sweep
-from ticketlock.units._tables import Tables, UnitTable
-from ticketlock.units._transactional import AGAIN, TRANSACTIONAL, TransactionalArguments, check_has_parentheses
-from ticketlock.units._turns import Contended, PlaceInTurn, ThreadLocks, check_locks
 from ticketlock.units._unit import Unit
-from ticketlock.units._unit_of_work import UnitOfWork, ending, is_of_steps
-from ticketlock.wire._actions import T, briefly
-from ticketlock.wire._driver import Clocks, SystemClocks
-from ticketlock.wire._heartbeat import Due, Heartbeat
-from ticketlock.wire._performer import Performer
-from ticketlock.wire._requests import ForkingSteps
+from ticketlock.units._unit_of_work import UnitOfWork, UnitsTable
+from ticketlock.units._words import Tables, UnitTable
+from ticketlock.wire import Clocks, SystemClocks
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -53,60 +61,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger("ticketlock")
 
 R = TypeVar("R")
-
-
-class UnitsTable(Performer):
-    """The units table, and the driver of the requests to all tables."""
-
-    _time_check = TIME_CHECK
-
-    def perform_steps(self, steps: ForkingSteps[T]) -> T:
-        return self.drive(self._driver.perform_steps(steps))
-
-    def performer_of(self, unit_of_work: UnitOfWork) -> Callable[[ForkingSteps[Any]], Any]:
-        """What performs the steps of one unit, and ends the unit if they are interrupted."""
-
-        def perform(steps: ForkingSteps[T]) -> T:
-            try:
-                try:
-                    # Most statements send nothing.
-                    first = next(steps)
-                    return self.drive(ending(unit_of_work, self._driver, steps, first))
-                except StopIteration as end:
-                    result: T = end.value
-                    return result
-                finally:
-                    self._keep(unit_of_work)
-            except BaseException as error:
-                if not is_of_steps(error, steps):
-                    # Perhaps before the first step, or while its read locks were handed to the heartbeat.
-                    self.drive(self._driver.perform_steps(unit_of_work.end_after_interrupt()))
-                    self._keep(unit_of_work)
-                raise briefly(error)  # noqa: B904  # the same error
-
-        return perform
-
-    def _keep(self, unit_of_work: UnitOfWork) -> None:
-        """Have a unit's read locks renewed from its first statement to its end."""
-        kept = unit_of_work.kept
-        if kept is None or not self.is_of_this_process:
-            # The heartbeat's thread does not exist here; a thread of the parent may have held its mutex at the fork.
-            return
-        if unit_of_work.state.is_over or not kept._is_watched_on():
-            self._heartbeat.forget(kept)
-        elif not kept.is_watched:
-            kept.is_watched = True
-            self._heartbeat.watch(kept)
-
-    @functools.cached_property
-    def _heartbeat(self) -> Heartbeat[ReadLockLease]:
-        return Heartbeat(self._driver.clocks, self._tend)
-
-    def _tend(self, kept: ReadLockLease, _due: Due) -> None:
-        try:
-            self.perform_steps(kept.renew())
-        except TicketLockError as error:
-            _log.warning("the read locks of a unit were not renewed: %s", error)
 
 
 class Units:
@@ -157,15 +111,14 @@ class Units:
         clocks: Clocks | None = None,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
-        self._locks, self._contended, self._lines = locks, Contended(), Lines()
         self._clocks = clocks if clocks is not None else SystemClocks()
         refusals = Refusals()
         refusals.of(check_locks, locks)
         self._performer = refusals.of(UnitsTable, table_name, client=client, clocks=self._clocks, sleep=sleep)
-        self._settings = settings_of(
-            refusals, table_name, prefix, timeout, keep_names_for, mark_together, finish_behind
-        )
+        choices = {"mark_together": mark_together, "finish_behind": finish_behind}
+        self._settings = UnitsSettings.of(refusals, table_name, prefix, timeout, keep_names_for, **choices)
         refusals.raise_all(InvalidUnitRequest)
+        self._turns = Turns(locks, self._clocks, lambda: self._performer.is_of_this_process)
         self._behind = BehindThreads(self._performer.perform_steps)
         self.VISIBLE: Visible = visible(self._settings.marks)
         self._tables, self._records = Tables(table_name), UnitRecords(table_name)
@@ -366,7 +319,7 @@ class Units:
                     result = function(*args, **kwargs)
                     TRANSACTIONAL.check_is_over(function, result)
                     return result
-                turn = PlaceInTurn(self._contended) if self._locks is not None else None
+                turn = self._turns.of_a_call()
                 tries = decorated.tries(self._settings, self._clocks, args, kwargs, turn)
                 with ExitStack() as line:
                     while True:
@@ -390,7 +343,7 @@ class Units:
                                 raise
                         if turn is not None and turn.is_due:
                             line.close()
-                            self._stand_in_line(turn, tries.terms.timeout_ms, line)
+                            self._turns.take(turn, tries.terms.timeout_ms, line)
                         self._performer.drive(tries.prepare_next())
 
             return call
@@ -567,59 +520,6 @@ class Units:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _stand_in_line(self, turn: PlaceInTurn, timeout_ms: int, line: ExitStack) -> None:
-        assert self._locks is not None
-        turn.begins()
-        began_ms, told = self._clocks.read().local_ms, SimpleQueue[None]()
-        place = PlaceInLine(frozenset(turn.entities), threading.current_thread(), partial(told.put, None))
-        # Twice: an interrupt may end the first one.
-        line.callback(self._leave_line, place)
-        line.callback(self._leave_line, place)
-        self._lines.join(place)
-        if not self._lines.is_first(place):
-            turn.note_waits()
-            with suppress(Empty):
-                told.get(timeout=timeout_ms / 1_000)
-            if not self._lines.is_first(place):
-                turn.note_missed(NOT_IN_TIME)
-                line.close()
-                return
-        if not self._lines.may_keep(place):
-            self._release(place)
-            rest_ms = max(0, timeout_ms - (self._clocks.read().local_ms - began_ms))
-            before = self._locks._holds()
-            try:
-                place.group = self._locks.acquire_all(**turn.acquire_arguments(rest_ms))
-            except TicketLockError as error:
-                turn.note_missed(error)
-                line.close()
-                return
-            except BaseException:
-                self._locks._give_back_since(before)
-                raise
-        place.enter(sys._getframe(1))
-        if not self._lines.is_alone(place):
-            turn.note_waits()
-        turn.note_held()
-
-    def _leave_line(self, place: PlaceInLine) -> None:
-        if not self._performer.is_of_this_process:
-            return
-        place.leave()
-        self._lines.leave(place)
-        # Lets the thread that has its turn now run at once, rather than when this one waits.
-        time.sleep(0)
-        self._release(place)
-
-    def _release(self, place: PlaceInLine) -> None:
-        if place.group is not None:
-            # Together: on a table that is away they share one bound.
-            try:
-                place.group.release()
-            except TicketLockError as error:
-                _log.warning("the locks of a unit's turn were not released: %s", error)
-        place.group = None
 
     def _outside(self, isolation: Isolation) -> Unit:
         return self._unit(self._settings.terms_outside(self._clocks, isolation))

@@ -90,9 +90,9 @@ class TableKind:
     def _add_index(self, dynamodb: Any, table: Any) -> None:
         """Add the index to a table that lacks it, for example after a restore without indexes; it is filled later."""
         names = [each["IndexName"] for each in table.get("GlobalSecondaryIndexes", ())]
-        told = table.get("ProvisionedThroughput", {})
+        billed = table.get("ProvisionedThroughput", {})
         # 0 of a table that is billed on demand.
-        capacity = {name: told[name] for name in ("ReadCapacityUnits", "WriteCapacityUnits") if told.get(name)}
+        capacity = {name: billed[name] for name in ("ReadCapacityUnits", "WriteCapacityUnits") if billed.get(name)}
         for index in self._indexes(capacity):
             if index["IndexName"] not in names:
                 dynamodb.update_table(

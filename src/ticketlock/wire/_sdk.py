@@ -512,8 +512,8 @@ def _has_broken_off(response: Any) -> bool:
 
 def consumed(response: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     """The capacity that a response tells, for each table; empty if it tells none."""
-    told: Any = response.get("ConsumedCapacity") or ()
-    return (told,) if isinstance(told, Mapping) else told
+    of_tables: Any = response.get("ConsumedCapacity") or ()
+    return (of_tables,) if isinstance(of_tables, Mapping) else of_tables
 
 
 def date_ms(response: Any) -> int | None:

@@ -35,8 +35,8 @@ class TaskAnswer(Request):
         task = {"taskToken": self.task_token}
         if self.error is None:
             return (yield Call("stepfunctions", "send_task_success", {**task, "output": "{}"}))
-        told = {"error": self.error, "cause": self.cause or ""}
-        return (yield from _telling("send_task_failure", task, told))
+        answer = {"error": self.error, "cause": self.cause or ""}
+        return (yield from _telling("send_task_failure", task, answer))
 
     def gives_up_after_ms(self, usual_ms: int) -> int:
         """At most its patience."""
@@ -91,14 +91,14 @@ class Describing(Request):
         return (answer,)
 
 
-def _telling(operation: str, parameters: Mapping[str, Any], told: Mapping[str, str]) -> Actions[Any]:
+def _telling(operation: str, parameters: Mapping[str, Any], answer: Mapping[str, str]) -> Actions[Any]:
     """Call an operation that tells error and cause; without them if the execution's key refuses to encrypt them.
 
     https://docs.aws.amazon.com/step-functions/latest/apireference/API_SendTaskFailure.html
     https://docs.aws.amazon.com/step-functions/latest/apireference/API_StopExecution.html
     """
     try:
-        return (yield Call("stepfunctions", operation, {**parameters, **told}))
+        return (yield Call("stepfunctions", operation, {**parameters, **answer}))
     except Exception as error:
         # Only the SDK's errors of a service have a response.
         if getattr(error, "response", {}).get("Error", {}).get("Code") not in _KEY_REFUSES:

@@ -15,4 +15,10 @@ Every call may run twice with the same input.
 
 from ticketlock.workflow._steps import Step, Workflow
 
+# For other rooms.
+from ticketlock.workflow._turn import BEATS_AN_EXECUTION as BEATS_AN_EXECUTION
+from ticketlock.workflow._turn import PARKS_PER_POLL as PARKS_PER_POLL
+from ticketlock.workflow._turn import LockRequest as LockRequest
+from ticketlock.workflow._turn import most_polls_an_execution as most_polls_an_execution
+
 __all__ = ["Step", "Workflow"]

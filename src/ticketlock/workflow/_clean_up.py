@@ -13,16 +13,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from ticketlock.errors import LockLost, TableError
-from ticketlock.locks import _reads as reads
-from ticketlock.locks import _writes as write
-from ticketlock.locks._items import Holder, LockItem, Row, Session, lock_key, row_key
-from ticketlock.locks._modes import EXCLUSIVE, MODES
-from ticketlock.locks._outcomes import Hold, hold_of
-from ticketlock.locks._protocol import Contender
-from ticketlock.locks._queue import expired_holders
-from ticketlock.wire._actions import Item, integer
-from ticketlock.wire._requests import Steps
-from ticketlock.wire._step_functions import Closing
+from ticketlock.locks import (
+    EXCLUSIVE,
+    MODES,
+    Contender,
+    Hold,
+    Holder,
+    LockItem,
+    Row,
+    Session,
+    expired_holders,
+    hold_of,
+    lock_key,
+    reads,
+    row_key,
+    write,
+)
+from ticketlock.wire import Closing, Item, Steps, integer
 from ticketlock.workflow._session import stop
 
 # The event's date comes from EventBridge, those in the table are table time, known to about a second.

@@ -18,10 +18,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ticketlock.errors import OutcomeUnknown, RequestNotApplied, TableError
-from ticketlock.locks._outcomes import Position
-from ticketlock.wire._actions import Reply, StillRunning, T
-from ticketlock.wire._requests import Pause, Request, Steps
-from ticketlock.wire._table_time import Moment
+from ticketlock.locks import Position
+from ticketlock.wire import Moment, Pause, Reply, Request, Steps, StillRunning, T
 
 _FIRST_PAUSE_MS = 2_000
 _LONGEST_PAUSE_MS = 30_000

@@ -14,15 +14,24 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ticketlock.errors import LockLost
-from ticketlock.locks import _conditions as only_if
-from ticketlock.locks import _reads as reads
-from ticketlock.locks._items import LockName, Session, integer_if_there, session_expires_at_s
-from ticketlock.locks._outcomes import Claim, Hold, Released, Releasing
-from ticketlock.locks._protocol import Contender, find_session
-from ticketlock.locks._writes import THE_CLAIM, on_the_session, the_claim
-from ticketlock.wire._actions import Item, integer, number
-from ticketlock.wire._requests import Steps, Write
-from ticketlock.wire._step_functions import TaskAnswer
+from ticketlock.locks import (
+    THE_CLAIM,
+    Claim,
+    Contender,
+    Hold,
+    LockName,
+    Released,
+    Releasing,
+    Session,
+    find_session,
+    integer_if_there,
+    on_the_session,
+    only_if,
+    reads,
+    session_expires_at_s,
+    the_claim,
+)
+from ticketlock.wire import Item, Steps, TaskAnswer, Write, integer, number
 
 _LONGEST_WAIT_S = 370 * 24 * 3_600
 

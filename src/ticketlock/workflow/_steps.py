@@ -18,17 +18,8 @@ from ticketlock.errors import (
     TaskNotAllowed,
     UnsupportedFormat,
 )
-from ticketlock.locks._hand_over import await_wake_up
-from ticketlock.locks._items import Session
-from ticketlock.locks._lock_table import LockTable
-from ticketlock.locks._outcomes import Claim, Grant, Position
-from ticketlock.locks._protocol import Contender
-from ticketlock.locks._reads import FIRST_CONTACT
-from ticketlock.wire._actions import T
-from ticketlock.wire._requests import Steps
-from ticketlock.wire._runs import run_that_ended
-from ticketlock.wire._sdk import make_step_functions_client
-from ticketlock.wire._step_functions import Describing
+from ticketlock.locks import FIRST_CONTACT, Claim, Contender, Grant, LockTable, Position, Session, await_wake_up
+from ticketlock.wire import Describing, Steps, T, make_step_functions_client, run_that_ended
 from ticketlock.workflow import _turn as turns
 from ticketlock.workflow._clean_up import WorkOf, clean_up, close, is_anything_left
 from ticketlock.workflow._failures import (

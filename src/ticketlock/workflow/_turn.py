@@ -19,10 +19,21 @@ from typing import Any
 
 from ticketlock._checks import whole_number
 from ticketlock.errors import InvalidLockRequest, TaskNotAllowed, shown
-from ticketlock.locks._items import DEFAULT_NAMESPACE, Holder, LockName, Session, record_wait_ms, session_expires_at_s
-from ticketlock.locks._modes import MAX_HOLDERS, mode_of
-from ticketlock.locks._outcomes import Claim, Grant, Hold, Place
-from ticketlock.wire._actions import number
+from ticketlock.locks import (
+    DEFAULT_NAMESPACE,
+    MAX_HOLDERS,
+    Claim,
+    Grant,
+    Hold,
+    Holder,
+    LockName,
+    Place,
+    Session,
+    mode_of,
+    record_wait_ms,
+    session_expires_at_s,
+)
+from ticketlock.wire import number
 from ticketlock.workflow._failures import short_hash, work_name
 
 # A payload may have 256 KiB. It also has to carry the turn, and the cause of failed work of up to 32 KiB, which quoting

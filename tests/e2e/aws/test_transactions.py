@@ -13,7 +13,7 @@ from e2e.aws.checked import Checked, NotSeen, assumes
 from kit.units import dumped, some_account
 
 from ticketlock.errors import RequestNotApplied
-from ticketlock.units._rows import OPEN, row_key
+from ticketlock.units._records._rows import OPEN, row_key
 from ticketlock.wire._sdk import TryAgain, meaning
 
 _GUIDE = "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide"

@@ -12,7 +12,7 @@ from kit.units import MARK, Killed, Line, Loss, Lost, some_account
 
 from ticketlock.testing import ManualClock
 from ticketlock.units import Outcome, Units, unit_owner
-from ticketlock.units._rows import OPEN
+from ticketlock.units._records._rows import OPEN
 
 _TRANSACTIONS = "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis.html"
 _INDEXES = "https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/GSI.html#GSI.Writes"

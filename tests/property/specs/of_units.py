@@ -8,11 +8,11 @@ from property.specs.tla import Conditions, ModelValue
 from property.units.calls import LOCKS, MARKS, UNITS
 
 from ticketlock._expressions._values import Attributes
-from ticketlock.units import _conditions as only_if
-from ticketlock.units._marks import INSERT
-from ticketlock.units._record import is_id
-from ticketlock.units._saved import OWNER
-from ticketlock.units._work import GUARD
+from ticketlock.units._records import _conditions as only_if
+from ticketlock.units._records._marks import INSERT
+from ticketlock.units._records._record import is_id
+from ticketlock.units._recovery._saved import OWNER
+from ticketlock.units._statements._work import GUARD
 from ticketlock.wire._requests import every
 
 _CONDITIONS = Conditions(

@@ -11,7 +11,7 @@ from property.specs.models import MODELS, TABLES, Needed
 from property.specs.tlc import SPECIFICATIONS, Model, check, is_here
 
 from ticketlock.locks import _conditions as of_locks
-from ticketlock.units import _conditions as of_units
+from ticketlock.units._records import _conditions as of_units
 
 with_tlc = [
     pytest.mark.verify("TLC searches for some minutes"),

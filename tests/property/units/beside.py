@@ -38,12 +38,12 @@ from property.units.tries import (
 from property.units.world import Script, UnitsWorld
 
 from ticketlock.errors import TableError, TicketLockError
-from ticketlock.units import _saved
-from ticketlock.units._operators import outcome_of_name, outcome_of_unit, roll_back
-from ticketlock.units._reading import COMMITTED, SERIALIZABLE, UNCOMMITTED, Isolation
-from ticketlock.units._record import UnitRecords
-from ticketlock.units._settings import Terms
-from ticketlock.units._values import PYTHON
+from ticketlock.units._records._record import UnitRecords
+from ticketlock.units._recovery import _saved
+from ticketlock.units._recovery._operators import outcome_of_name, outcome_of_unit, roll_back
+from ticketlock.units._statements._reading import COMMITTED, SERIALIZABLE, UNCOMMITTED, Isolation
+from ticketlock.units._statements._settings import Terms
+from ticketlock.units._words._values import PYTHON
 from ticketlock.wire._actions import Actions, Call, Sleep
 
 

@@ -31,31 +31,21 @@ from property.units.explore import Caps
 from property.units.machines import NONE, RATES, Faults
 from property.units.world import UnitsWorld
 
-from ticketlock.units import (
-    _commit,
-    _conditions,
-    _marked,
-    _meeting,
-    _operators,
-    _read_locks,
-    _reading,
-    _record,
-    _saved,
-    _snapshots,
-    _state,
-    _sweeping,
-    _unit_of_work,
-)
-from ticketlock.units._marked import MarkedCommit
-from ticketlock.units._meeting import Meeting
-from ticketlock.units._queries import Querying
-from ticketlock.units._read_locks import ReadLocks
-from ticketlock.units._reading import Reader
-from ticketlock.units._record import UnitRecords
-from ticketlock.units._rows import Receipt
-from ticketlock.units._sweeping import SweepPosition
-from ticketlock.units._unit_of_work import UnitOfWork
-from ticketlock.units._work import Guards
+from ticketlock.units._commit import _commit, _marked, _read_locks, _state
+from ticketlock.units._commit._marked import MarkedCommit
+from ticketlock.units._commit._read_locks import ReadLocks
+from ticketlock.units._records import _conditions, _meeting, _record
+from ticketlock.units._records._meeting import Meeting
+from ticketlock.units._records._record import UnitRecords
+from ticketlock.units._records._rows import Receipt
+from ticketlock.units._recovery import _operators, _saved, _sweeping
+from ticketlock.units._recovery._sweeping import SweepPosition
+from ticketlock.units._statements import _reading, _snapshots
+from ticketlock.units._statements._queries import Querying
+from ticketlock.units._statements._reading import Reader
+from ticketlock.units._statements._work import Guards
+from ticketlock.units._unit_of_work import _reads, _unit_of_work
+from ticketlock.units._unit_of_work._unit_of_work import UnitOfWork
 from ticketlock.wire._requests import TransactWrite
 
 OFTEN = Faults({name: 3 * rate for name, rate in RATES.items()})
@@ -98,6 +88,11 @@ class Variant(BrokenOnPurpose):
 
 def by(*promises: str) -> frozenset[str]:
     return frozenset(promises)
+
+
+def in_reads_and_ends(name: str, change: Any) -> tuple[tuple[Any, str, Any], ...]:
+    """A change of what reads outside of units do, and units that only read, at their end."""
+    return (_reads, name, change), (_unit_of_work, name, change)
 
 
 ISOLATION = ("serialisable", "history")
@@ -298,13 +293,13 @@ VARIANTS: Mapping[str, Variant] = {
         Variant(
             "a unit that only reads, and is not validated",
             by(*ISOLATION),
-            ((_unit_of_work, "changed_since", changes.nothing_has_changed),),
+            in_reads_and_ends("changed_since", changes.nothing_has_changed),
             caps=Caps(together=2),
         ),
         Variant(
             "a snapshot by plain reads",
             by(*ISOLATION),
-            ((_unit_of_work, "changed_since", changes.changed_by_plain_reads),),
+            in_reads_and_ends("changed_since", changes.changed_by_plain_reads),
             NONE,
             Caps(actions=2),
             SNAPSHOTS,
@@ -312,7 +307,7 @@ VARIANTS: Mapping[str, Variant] = {
         Variant(
             "a snapshot that ignores marks",
             by(*ISOLATION),
-            ((_unit_of_work, "changed_since", changes.changed_apart_from_marks),),
+            in_reads_and_ends("changed_since", changes.changed_apart_from_marks),
             HALF_WAY,
             Caps(actions=2, together=2),
             SNAPSHOTS,
@@ -328,7 +323,7 @@ VARIANTS: Mapping[str, Variant] = {
         Variant(
             "a snapshot of more absent items than one transaction reads",
             by(*ISOLATION),
-            ((_unit_of_work, "are_too_many_absent", changes.never_too_many),),
+            in_reads_and_ends("are_too_many_absent", changes.never_too_many),
             NONE,
             Caps(together=1),
             ABSENCES,
@@ -541,7 +536,7 @@ VARIANTS: Mapping[str, Variant] = {
         Variant(
             "read locks after the lease",
             by("nothing left"),
-            ((_unit_of_work, "ReadLocks", changes.LockingPastTheLease),),
+            ((_reads, "ReadLocks", changes.LockingPastTheLease),),
             DEADLY_DAYS,
             cast=replace(SLEEPERS, rounds=8, beside={"sweeper": 24}, locking=True),
         ),

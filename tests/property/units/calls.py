@@ -10,8 +10,8 @@ from property.units.checker import Key, Record
 from ticketlock._value import value
 from ticketlock.testing import MemoryDynamoDB
 from ticketlock.units import create_units_table
-from ticketlock.units._marks import Marks
-from ticketlock.units._work import GUARD
+from ticketlock.units._records._marks import Marks
+from ticketlock.units._statements._work import GUARD
 from ticketlock.wire._actions import Call
 
 UNITS, LOCKS = "units", "locks"

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from property.chance import Chance
 from property.units.checker import Key
 
-from ticketlock.units._settings import Engine
+from ticketlock.units._statements._settings import Engine
 
 KEYS: tuple[Key, ...] = (("accounts", "a"), ("lines", "1"), ("accounts", "b"), ("lines", "2"), ("accounts", "c"))
 APPENDING = (

@@ -19,20 +19,23 @@ from ticketlock.errors import (
     UnitForgotten,
     UnitRolledBack,
 )
-from ticketlock.units import _commit, _marked, _meeting, _reading, _record, _saved, _snapshots, _state, _sweeping
-from ticketlock.units._marked import MarkedCommit
-from ticketlock.units._marks import Marks
-from ticketlock.units._meeting import Marked, Meeting
-from ticketlock.units._operators import Outcome, outcome_of_name
-from ticketlock.units._packing import Entry
-from ticketlock.units._queries import Querying
-from ticketlock.units._read_locks import ReadLocks
-from ticketlock.units._reading import COMMITTED, SERIALIZABLE, Reader, Wanted, read_unread
-from ticketlock.units._record import UnitRecord, UnitRecords, head_key
-from ticketlock.units._rows import OPEN, Receipt, read_receipt
-from ticketlock.units._settings import Terms
-from ticketlock.units._unit_of_work import UnitOfWork
-from ticketlock.units._work import Guards, ItemState, conflict, that_fit_together
+from ticketlock.units._commit import _commit, _marked, _state
+from ticketlock.units._commit._marked import MarkedCommit
+from ticketlock.units._commit._read_locks import ReadLocks
+from ticketlock.units._records import _meeting, _record
+from ticketlock.units._records._marks import Marks
+from ticketlock.units._records._meeting import Marked, Meeting
+from ticketlock.units._records._packing import Entry
+from ticketlock.units._records._record import UnitRecord, UnitRecords, head_key
+from ticketlock.units._records._rows import OPEN, Receipt, read_receipt
+from ticketlock.units._recovery import _saved, _sweeping
+from ticketlock.units._recovery._operators import Outcome, outcome_of_name
+from ticketlock.units._statements import _reading, _snapshots
+from ticketlock.units._statements._queries import Querying
+from ticketlock.units._statements._reading import COMMITTED, SERIALIZABLE, Reader, Wanted, read_unread
+from ticketlock.units._statements._settings import Terms
+from ticketlock.units._statements._work import Guards, ItemState, conflict, that_fit_together
+from ticketlock.units._unit_of_work._unit_of_work import UnitOfWork
 from ticketlock.wire._actions import Item, Reply
 from ticketlock.wire._item_requests import Get
 from ticketlock.wire._requests import ForkingSteps, Pause, Request, TransactWrite, Write

@@ -14,7 +14,7 @@ from kit.histories import Outcome, Transaction, anomalies
 from kit.invariants import Broken
 from property.clocks import TrueTime
 
-from ticketlock.units._settings import NAMES_ARE_KEPT_S
+from ticketlock.units._statements._settings import NAMES_ARE_KEPT_S
 
 
 @dataclass

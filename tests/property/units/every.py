@@ -28,9 +28,9 @@ from property.units.service import AtWork
 from property.units.tries import Plan, one_try
 from property.units.world import Script, UnitsWorld
 
-from ticketlock.units._reading import COMMITTED
-from ticketlock.units._rows import row_key
-from ticketlock.units._settings import Engine
+from ticketlock.units._records._rows import row_key
+from ticketlock.units._statements._reading import COMMITTED
+from ticketlock.units._statements._settings import Engine
 from ticketlock.wire._actions import Actions
 
 X, Y = KEYS[:2]

@@ -19,10 +19,14 @@ from property.units.scripts import last_operator
 from property.units.world import Script, UnitsWorld
 
 from ticketlock.testing import _requests
-from ticketlock.units import _marked, _packing, _reading, _record, _snapshots, _sweeping, _unit_of_work
-from ticketlock.units._rows import OPEN
-from ticketlock.units._settings import NAMES_ARE_KEPT_S
-from ticketlock.units._work import GUARD
+from ticketlock.units._commit import _marked
+from ticketlock.units._records import _packing, _record
+from ticketlock.units._records._rows import OPEN
+from ticketlock.units._recovery import _sweeping
+from ticketlock.units._statements import _reading, _snapshots
+from ticketlock.units._statements._settings import NAMES_ARE_KEPT_S
+from ticketlock.units._statements._work import GUARD
+from ticketlock.units._unit_of_work import _reads, _unit_of_work
 
 _CALM_AFTER = 1_500
 _MOST_STEPS = 15_000
@@ -65,7 +69,7 @@ class Caps:
             ]
         read_together = self.together or self.actions
         if read_together is not None:
-            changes += [(module, "MOST_TOGETHER", read_together) for module in (_snapshots, _unit_of_work)]
+            changes += [(module, "MOST_TOGETHER", read_together) for module in (_snapshots, _reads)]
         if self.together is not None:
             changes += [(module, "MOST_TOGETHER", self.together) for module in (_reading, _sweeping)]
         if self.inline_bytes is not None:

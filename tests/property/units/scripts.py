@@ -29,14 +29,14 @@ from property.units.tries import (
 from property.units.world import Script, UnitsWorld
 
 from ticketlock.errors import InvalidUnitRequest, TableError, TicketLockError
-from ticketlock.units._operators import Correction, correct, unfinished
-from ticketlock.units._reading import COMMITTED
-from ticketlock.units._record import UnitRecords
-from ticketlock.units._saved import Resumed, resume
-from ticketlock.units._settings import SavedStep, SaveOptions, Terms
-from ticketlock.units._sweeping import SWEEP, Swept, sweep
-from ticketlock.units._unit_of_work import UnitOfWork
-from ticketlock.units._values import PYTHON
+from ticketlock.units._records._record import UnitRecords
+from ticketlock.units._recovery._operators import Correction, correct, unfinished
+from ticketlock.units._recovery._saved import Resumed, resume
+from ticketlock.units._recovery._sweeping import SWEEP, Swept, sweep
+from ticketlock.units._statements._reading import COMMITTED
+from ticketlock.units._statements._settings import SavedStep, SaveOptions, Terms
+from ticketlock.units._unit_of_work._unit_of_work import UnitOfWork
+from ticketlock.units._words._values import PYTHON
 from ticketlock.wire._actions import Actions, Sleep
 from ticketlock.wire._requests import ForkingSteps
 

@@ -33,7 +33,7 @@ from property.units.checker import Commit, Key, UnitChecker, Value
 from property.units.machines import ON_A_REQUEST, ONLY_ON_WRITES, Faults, Machine, Pending
 
 from ticketlock.testing import InSteps, MemoryDynamoDB
-from ticketlock.units._rows import NAME
+from ticketlock.units._records._rows import NAME
 from ticketlock.wire._actions import Call
 
 

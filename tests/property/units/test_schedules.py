@@ -10,7 +10,7 @@ from property.units.broken import VARIANTS, Variant, by
 from property.units.every import KINDS, Kind, every
 from property.units.proof import ENOUGH, all_of, random_ones
 
-from ticketlock.units import _commit
+from ticketlock.units._commit import _commit
 
 pytestmark = pytest.mark.shows(
     "atomicity",

@@ -21,16 +21,16 @@ from ticketlock.errors import (
     UnitContended,
     UnitRolledBack,
 )
-from ticketlock.units._commit import Behind, in_front
-from ticketlock.units._queries import Found, QueryRequest
-from ticketlock.units._reading import COMMITTED, READ_LOCK, SERIALIZABLE, UNCOMMITTED, Isolation
-from ticketlock.units._record import _DIGITS
-from ticketlock.units._saved import Resumed
-from ticketlock.units._settings import Engine, SaveOptions, Terms
-from ticketlock.units._statements import StatementRequest
-from ticketlock.units._tables import UnitTable
-from ticketlock.units._unit_of_work import UnitOfWork
-from ticketlock.units._values import PYTHON
+from ticketlock.units._commit._commit import Behind, in_front
+from ticketlock.units._records._record import _DIGITS
+from ticketlock.units._recovery._saved import Resumed
+from ticketlock.units._statements._queries import Found, QueryRequest
+from ticketlock.units._statements._reading import COMMITTED, READ_LOCK, SERIALIZABLE, UNCOMMITTED, Isolation
+from ticketlock.units._statements._settings import Engine, SaveOptions, Terms
+from ticketlock.units._statements._statements import StatementRequest
+from ticketlock.units._unit_of_work._unit_of_work import UnitOfWork
+from ticketlock.units._words._tables import UnitTable
+from ticketlock.units._words._values import PYTHON
 from ticketlock.wire._actions import Actions, Sleep
 from ticketlock.wire._requests import ForkingSteps
 
@@ -255,7 +255,7 @@ def drawn_index(world: UnitsWorld) -> str:
 
 def in_the_range(found: Found) -> dict[Key, Value]:
     """What a query of the range has returned."""
-    return {("lines", item["sk"]["S"]): value_of(PYTHON.back(item)) for item in found.items}
+    return {("lines", item["sk"]["S"]): value_of(PYTHON.to_caller(item)) for item in found.items}
 
 
 def is_refused(machine: Machine, steps: ForkingSteps[Found], what: str) -> Actions[None]:
@@ -361,8 +361,8 @@ class OwnUnit:
     def _became(self, kind: str | None, key: Key, before: Any, after: Any, began: int) -> None:
         """Judge what a statement has found and made; the kind is None of one that was not added to the unit."""
         self.world.done["a statement of what is unseen"] += key in self.record.unseen
-        self._meets(key, value_of(PYTHON.back(before)), began)
-        written = value_of(PYTHON.back(after))
+        self._meets(key, value_of(PYTHON.to_caller(before)), began)
+        written = value_of(PYTHON.to_caller(after))
         if kind == "append":
             self._writes(key, (*(self._own(key) or ()), self.record.number), written)
         elif kind == "put":

@@ -35,9 +35,9 @@ from property.units.service import AtWork, Network, Service
 
 from ticketlock._expressions._schemas import Schema
 from ticketlock.errors import TableError
-from ticketlock.units._rows import TIME_CHECK
-from ticketlock.units._settings import NAMES_ARE_KEPT_S
-from ticketlock.units._tables import Tables, UnitTable
+from ticketlock.units._records._rows import TIME_CHECK
+from ticketlock.units._statements._settings import NAMES_ARE_KEPT_S
+from ticketlock.units._words._tables import Tables, UnitTable
 from ticketlock.wire._actions import OURS, Actions, Fork, Sleep
 from ticketlock.wire._driver import Driver
 

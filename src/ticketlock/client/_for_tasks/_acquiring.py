@@ -11,7 +11,7 @@ from ticketlock.client._blocks import Block, Caller
 from ticketlock.client._for_tasks._lease import Lease, LeaseGroup
 from ticketlock.client._lock import taken_out
 from ticketlock.errors import LockLost, TicketLockError
-from ticketlock.wire._actions import briefly
+from ticketlock.wire import briefly
 
 H = TypeVar("H", covariant=True)
 E = TypeVar("E", bound=Lease | LeaseGroup)

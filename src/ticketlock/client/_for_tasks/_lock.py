@@ -7,8 +7,7 @@ from typing import Any, Protocol
 from ticketlock.client._for_tasks._acquiring import Acquiring, Asking
 from ticketlock.client._for_tasks._lease import Lease
 from ticketlock.client._lock import NamedLock, is_locked
-from ticketlock.locks._items import LockName
-from ticketlock.locks._outcomes import LockState
+from ticketlock.locks import LockName, LockState
 
 
 class LocksOfTasks(Protocol):

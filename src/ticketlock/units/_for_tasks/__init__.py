@@ -2,5 +2,3 @@
 
 from ticketlock.units._for_tasks._unit import Unit, UnitClient
 from ticketlock.units._for_tasks._units import Units
-
-__all__ = ["Unit", "UnitClient", "Units"]

@@ -6,18 +6,13 @@ from types import TracebackType
 from typing import Any, Self
 
 from ticketlock._checks import Seconds
-from ticketlock.units._client import UnitClientFace
-from ticketlock.units._low_level import LowLevelUnitOfWork, Reply, SdkClient
-from ticketlock.units._queries import QueryRequest
-from ticketlock.units._reading import Isolation
-from ticketlock.units._settings import keeping
-from ticketlock.units._statements import StatementRequest, for_each
-from ticketlock.units._tables import UnitTable
+from ticketlock.units._like_boto3 import LowLevelUnitOfWork, Reply, SdkClient, UnitClientFace
+from ticketlock.units._statements import Isolation, QueryRequest, SaveOptions, StatementRequest
 from ticketlock.units._unit import UnitFace
 from ticketlock.units._unit_of_work import UnitOfWork
-from ticketlock.units._values import PYTHON
+from ticketlock.units._words import PYTHON, UnitTable
+from ticketlock.wire import ForkingSteps
 from ticketlock.wire._for_tasks import ToTheEnd
-from ticketlock.wire._requests import ForkingSteps
 
 PerformSteps = Callable[[ForkingSteps[Any]], Coroutine[Any, Any, Any]]
 
@@ -167,7 +162,7 @@ class Unit(UnitFace):
         names: Mapping[str, str] | None = None,
     ) -> list[dict[str, Any] | None]:
         """Put many items in one call; return those that they replace."""
-        requests = for_each("put", table, items, condition=condition, values=values, names=names)
+        requests = StatementRequest.for_each("put", table, items, condition=condition, values=values, names=names)
         found: list[dict[str, Any] | None] = await self._perform(self._unit_of_work.items_before(requests))
         return found
 
@@ -182,7 +177,9 @@ class Unit(UnitFace):
         condition: Any = None,
     ) -> list[dict[str, Any] | None]:
         """Update many items alike; return the new ones."""
-        requests = for_each("update", table, keys, condition=condition, values=values, names=names, update=update)
+        requests = StatementRequest.for_each(
+            "update", table, keys, condition=condition, values=values, names=names, update=update
+        )
         found: list[dict[str, Any] | None] = await self._perform(self._unit_of_work.items_after(requests))
         return found
 
@@ -196,7 +193,7 @@ class Unit(UnitFace):
         names: Mapping[str, str] | None = None,
     ) -> list[dict[str, Any] | None]:
         """Delete many items; return those that existed."""
-        requests = for_each("delete", table, keys, condition=condition, values=values, names=names)
+        requests = StatementRequest.for_each("delete", table, keys, condition=condition, values=values, names=names)
         found: list[dict[str, Any] | None] = await self._perform(self._unit_of_work.items_before(requests))
         return found
 
@@ -221,7 +218,7 @@ class Unit(UnitFace):
     async def save(self, *, keep_for: Seconds = 86_400, owner: str | None = None) -> str:
         """Save the unit for ``Units.resume`` and return its id; this object can no longer be used."""
         with self._unit_of_work.state.reporting():
-            saved: str = await self._perform(self._unit_of_work.save(keeping(keep_for, owner)))
+            saved: str = await self._perform(self._unit_of_work.save(SaveOptions.of(keep_for, owner)))
         return saved
 
     # By hand.

@@ -3,9 +3,8 @@
 import asyncio
 import functools
 import logging
-import sys
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from inspect import isawaitable
 from typing import Any, Self, TypeVar, overload
 
@@ -13,38 +12,59 @@ from ticketlock._checks import Refusals, Seconds
 from ticketlock._decorating import CallKey
 from ticketlock._names import AnyName
 from ticketlock.errors import ClientClosed, InvalidUnitRequest, TicketLockError
-from ticketlock.units._behind import MOST_BEHIND, log_unfinished
-from ticketlock.units._commit import in_front
+from ticketlock.units._again import (
+    AGAIN,
+    TRANSACTIONAL,
+    Locks,
+    PlaceInTurn,
+    TransactionalArguments,
+    check_has_parentheses,
+    check_locks,
+)
+from ticketlock.units._commit import MOST_BEHIND, ReadLockLease, in_front, log_unfinished
+from ticketlock.units._for_tasks._queueing import Turns
 from ticketlock.units._for_tasks._unit import Unit
-from ticketlock.units._marks import Visible, clean, visible
-from ticketlock.units._operators import FoundMark, OpenUnit, Outcome, open_units, outcome, outcome_of_rollback, repair
-from ticketlock.units._passing import NOT_IN_TIME, Lines, PlaceInLine
 from ticketlock.units._provision import Denied, check_access
-from ticketlock.units._read_locks import ReadLockLease
-from ticketlock.units._reading import COMMITTED, SERIALIZABLE, Isolation
-from ticketlock.units._record import UnitRecords, new_id
-from ticketlock.units._rows import TIME_CHECK
-from ticketlock.units._saved import Resumed, end_owner, resume
-from ticketlock.units._settings import (
+from ticketlock.units._records import TIME_CHECK, UnitRecords, Visible, clean, new_id, visible
+from ticketlock.units._recovery import (
+    FoundMark,
+    OpenUnit,
+    Outcome,
+    Resumed,
+    Swept,
+    end_owner,
+    open_units,
+    outcome,
+    outcome_of_rollback,
+    repair,
+    resume,
+    sweep,
+)
+from ticketlock.units._statements import (
+    COMMITTED,
     NAMES_ARE_KEPT_S,
+    SERIALIZABLE,
     Engine,
     HeldLock,
+    Isolation,
     Terms,
     Under,
+    UnitsSettings,
     as_a_unit_request,
-    settings_of,
 )
-from ticketlock.units._sweeping import Swept, sweep
-from ticketlock.units._tables import Tables, UnitTable
-from ticketlock.units._transactional import AGAIN, TRANSACTIONAL, TransactionalArguments, check_has_parentheses
-from ticketlock.units._turns import Contended, Locks, PlaceInTurn, check_locks
 from ticketlock.units._unit_of_work import UnitOfWork, ending, is_of_steps
-from ticketlock.wire._actions import T, briefly
-from ticketlock.wire._driver import Clocks, SystemClocks
+from ticketlock.units._words import Tables, UnitTable
+from ticketlock.wire import (
+    Clocks,
+    Due,
+    ForkingSteps,
+    SystemClocks,
+    T,
+    briefly,
+    check_takes_stored_values,
+    needs_a_region,
+)
 from ticketlock.wire._for_tasks import AsyncHeartbeat, AsyncPerformer, ToTheEnd, make_client
-from ticketlock.wire._heartbeat import Due
-from ticketlock.wire._requests import ForkingSteps
-from ticketlock.wire._sdk import check_takes_stored_values, needs_a_region
 
 _log = logging.getLogger("ticketlock")
 
@@ -160,17 +180,16 @@ class Units:
         finish_behind: bool = False,
         clocks: Clocks | None = None,
     ) -> None:
-        self._locks, self._contended, self._lines = locks, Contended(), Lines()
         self._clocks = clocks if clocks is not None else SystemClocks()
         refusals = Refusals()
         refusals.of(check_locks, locks, is_awaited=True)
         if client is not None:
             refusals.of(check_takes_stored_values, client, is_awaited=True)
         self._performer = UnitsTable(table_name, None, self._clocks)
-        self._settings = settings_of(
-            refusals, table_name, prefix, timeout, keep_names_for, mark_together, finish_behind
-        )
+        choices = {"mark_together": mark_together, "finish_behind": finish_behind}
+        self._settings = UnitsSettings.of(refusals, table_name, prefix, timeout, keep_names_for, **choices)
         refusals.raise_all(InvalidUnitRequest)
+        self._turns = Turns(locks, self._clocks, lambda: self._performer.is_of_this_process)
         self.VISIBLE: Visible = visible(self._settings.marks)
         self._tables, self._records = Tables(table_name), UnitRecords(table_name)
         self._client = client
@@ -278,7 +297,7 @@ class Units:
                         result = await result
                     TRANSACTIONAL.check_is_over(function, result)
                     return result
-                turn = PlaceInTurn(self._contended) if self._locks is not None else None
+                turn = self._turns.of_a_call()
                 tries = decorated.tries(self._settings, self._clocks, args, kwargs, turn)
                 async with AsyncExitStack() as line:
                     while True:
@@ -300,7 +319,7 @@ class Units:
                                 raise
                         if turn is not None and turn.is_due:
                             await line.aclose()
-                            await self._stand_in_line(turn, tries.terms.timeout_ms, line)
+                            await self._turns.take(turn, tries.terms.timeout_ms, line)
                         await self._performer.drive(tries.prepare_next())
 
             return call
@@ -418,51 +437,6 @@ class Units:
     async def __aexit__(self, *_: object) -> None:
         if self._performer.is_of_this_process:
             await asyncio.shield(self.close())
-
-    async def _stand_in_line(self, turn: PlaceInTurn, timeout_ms: int, line: AsyncExitStack) -> None:
-        assert self._locks is not None
-        turn.begins()
-        began_ms, told = self._clocks.read().local_ms, asyncio.Event()
-        place = PlaceInLine(frozenset(turn.entities), asyncio.current_task(), told.set)
-        line.push_async_callback(self._leave_line, place)
-        self._lines.join(place)
-        if not self._lines.is_first(place):
-            turn.note_waits()
-            with suppress(TimeoutError):
-                await asyncio.wait_for(told.wait(), timeout_ms / 1_000)
-            if not self._lines.is_first(place):
-                turn.note_missed(NOT_IN_TIME)
-                await line.aclose()
-                return
-        if not self._lines.may_keep(place):
-            await self._release(place)
-            rest_ms = max(0, timeout_ms - (self._clocks.read().local_ms - began_ms))
-            try:
-                place.group = await self._locks.acquire_all(**turn.acquire_arguments(rest_ms))
-            except TicketLockError as error:
-                turn.note_missed(error)
-                await line.aclose()
-                return
-        place.enter(sys._getframe(1))
-        if not self._lines.is_alone(place):
-            turn.note_waits()
-        turn.note_held()
-
-    async def _leave_line(self, place: PlaceInLine) -> None:
-        if not self._performer.is_of_this_process:
-            return
-        place.leave()
-        self._lines.leave(place)
-        await self._release(place)
-
-    async def _release(self, place: PlaceInLine) -> None:
-        if place.group is not None:
-            # Together: on a table that is away they share one bound.
-            try:
-                await place.group.release()
-            except TicketLockError as error:
-                _log.warning("the locks of a unit's turn were not released: %s", error)
-        place.group = None
 
     def _finish_behind(self, steps: ForkingSteps[None]) -> bool:
         if len(self._finishing) >= MOST_BEHIND:

@@ -4,5 +4,3 @@ from ticketlock.wire._for_tasks._heartbeat import AsyncHeartbeat
 from ticketlock.wire._for_tasks._performer import AsyncPerformer
 from ticketlock.wire._for_tasks._sdk import make_client
 from ticketlock.wire._for_tasks._to_the_end import ToTheEnd
-
-__all__ = ["AsyncHeartbeat", "AsyncPerformer", "ToTheEnd", "make_client"]

@@ -1,0 +1,7 @@
+"""What runs a unit again: its tries, its turn, its name."""
+
+from ticketlock.units._again._passing import NOT_IN_TIME, Lines, PlaceInLine
+from ticketlock.units._again._queueing import Turns
+from ticketlock.units._again._transactional import AGAIN, TRANSACTIONAL, TransactionalArguments, check_has_parentheses
+from ticketlock.units._again._turns import Contended, Locks, PlaceInTurn, ThreadLocks, check_locks
+from ticketlock.units._again._unit_name import unit_name, unit_owner
