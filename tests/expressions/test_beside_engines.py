@@ -40,12 +40,13 @@ def compared(engine: Engine, strategy: Any, kind: str, examples: int) -> Counter
     return answers
 
 
+@pytest.mark.parametrize("examples", EXAMPLES)
 @pytest.mark.parametrize(
     ("kind", "strategy"),
     [("ConditionExpression", conditions), ("UpdateExpression", updates()), ("ProjectionExpression", projections)],
 )
-def test_each_attribute_may_be_written_as_a_name(kind: str, strategy: Any) -> None:
-    @settings(max_examples=400, derandomize=True, database=None, phases=[Phase.generate])
+def test_each_attribute_may_be_written_as_a_name(kind: str, strategy: Any, examples: int) -> None:
+    @settings(max_examples=examples, derandomize=True, database=None, phases=[Phase.generate])
     @given(items(), strategy.map(lambda pieces: written(kind, pieces)))
     def each(item: Any, request: Any) -> None:
         found = Answers(request, item, ours(request, item), ours(with_names(request), item))

@@ -14,6 +14,8 @@ from ticketlock_local.release.tag import PROOF, check_tag
 
 import ticketlock
 
+pytestmark = pytest.mark.verify("tests no part of the product")
+
 ROOT = Path(__file__).parents[2]
 TIME_S = 1_700_000_000
 CHANGES = "# Changelog\n\n## [Unreleased]\n\n## [0.1.0] - 2026-03-01\n\n- All.\n"

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.verify("tests no part of the product")
+
 ROOT = Path(__file__).parents[2]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 RELEASE = (ROOT / ".github" / "workflows" / "release.yml").read_text()
