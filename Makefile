@@ -36,7 +36,7 @@ NODE_PACKAGES   := node_modules/.installed
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install check lint types synth secrets sizes ratchet tables workflows faces pages template audit test verify verify-rest docs demo bench bench-peer engines soak proof spec replay local local-down aws wheel release clean
+.PHONY: help install check lint types synth secrets sizes ratchet titles tables workflows faces pages template audit test verify verify-rest docs demo bench bench-peer engines soak proof spec replay local local-down aws wheel release clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -55,8 +55,8 @@ $(NODE_PACKAGES): package.json package-lock.json
 	npm ci --no-audit --no-fund --no-update-notifier
 	@touch $@
 
-check: lint ## lint, formatting, generated methods, types, no secret in a tracked file, no figure of size.json grown, the pages' tables, the workflows, and the synthesised template
-	@$(MAKE) --no-print-directory --jobs=2 types synth secrets ratchet tables workflows
+check: lint ## lint, formatting, generated methods, types, no secret in a tracked file, no figure of size.json grown, the commits' titles, the pages' tables, the workflows, and the synthesised template
+	@$(MAKE) --no-print-directory --jobs=2 types synth secrets ratchet titles tables workflows
 
 # The parts of `check`, two at a time.
 lint: install
@@ -77,6 +77,16 @@ secrets: install
 ratchet: install
 	@if [ -e .git ]; then PYTHONPATH=tests:functions $(BIN) -m tools.house --check; \
 	else echo 'NOT COMPARED WITH size.json, because this is not a git checkout' >&2; fi
+
+# Of the commits since this one; a shallow clone may have the last one alone.
+TITLES_SINCE := bfcba037
+titles:
+	@if [ -e .git ]; then \
+		of=-1; if git rev-parse --quiet --verify $(TITLES_SINCE)^{commit} >/dev/null; then of=$(TITLES_SINCE)..; fi; \
+		git log --no-merges --format='%x01%h%x02%s%x02%b' $$of | awk 'BEGIN { RS = "\001"; FS = "\002" } \
+			NR > 1 && (length($$2) > 72 || $$3 !~ /[^[:space:]]/) { bad = 1; print "COMMIT " $$1 " (" $$2 \
+			"): a title of at most 72 characters, and a body that says why" } END { exit bad }'; \
+	else echo 'NO TITLES CHECKED, because this is not a git checkout' >&2; fi
 
 sizes: install ## how large the project is, beside its goals; a figure that fell is written into size.json
 	@PYTHONPATH=tests:functions $(BIN) -m tools.house $(ARGS)
