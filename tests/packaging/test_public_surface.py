@@ -18,7 +18,7 @@ PERFORMED = {"locks/__init__", "locks/_lock_table"}
 PROTOCOL = sorted(
     {path.relative_to(PACKAGE).with_suffix("").as_posix() for path in (PACKAGE / "locks").glob("*.py")} - PERFORMED
     | {f"wire/{name}" for name in ("_actions", "_item_requests", "_requests", "_step_functions")}
-    | {"client/_acquire", "wire/_table_time", "workflow/_clean_up", "workflow/_session"}
+    | {"client/_acquire", "client/_pace", "wire/_table_time", "workflow/_clean_up", "workflow/_session"}
 )
 IO_AND_CLOCKS = {
     "asyncio",

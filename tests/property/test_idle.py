@@ -9,7 +9,7 @@ from property.operators import Script
 from property.scripts import at_once, hold
 from property.world import World
 
-from ticketlock.client import _acquire
+from ticketlock.client import _pace
 from ticketlock.client._waiters import LocalWaiters
 from ticketlock.locks._outcomes import Claim
 from ticketlock.wire._actions import Actions, Sleep
@@ -60,6 +60,6 @@ def test_a_patient_waiter_finds_the_lock_free_within_one_poll_though_many_before
 
 
 def test_a_pace_that_only_counts_the_waiters_ahead_leaves_the_lock_idle(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_acquire, "_LONGEST_BEHIND", 1_000)
+    monkeypatch.setattr(_pace, "_LONGEST_BEHIND", 1_000)
     with pytest.raises(Broken, match=r"^idle: "):
         left_by_the_impatient()

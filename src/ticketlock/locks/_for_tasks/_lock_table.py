@@ -1,7 +1,8 @@
 """The lock table for tasks."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from functools import partial
+from typing import Any
 
 from ticketlock._checks import whole_number
 from ticketlock.locks._items import TICKET_DIGITS, LockName, Row, owner_id
@@ -33,11 +34,11 @@ class LockTable(AsyncPerformer):
         """Read a lock, its holders and its whole queue."""
         return await self.run(lambda now: inspect(lock, now))
 
-    async def resume(self, lock: LockName, owner: str, lease_ms: int) -> tuple[Claim, Grant]:
+    def resume(self, lock: LockName, owner: str, lease_ms: int) -> Coroutine[Any, Any, tuple[Claim, Grant]]:
         """Renew the grant of an owner that holds the lock."""
         owner_id(owner)
         check_lease(lease_ms, self.client)
-        return await self.run(lambda now: resume(lock, owner, lease_ms, now))
+        return self.run(lambda now: resume(lock, owner, lease_ms, now))
 
     async def remove_waiter(self, lock: LockName, ticket: int) -> Row:
         """Delete a waiter's queue row."""
