@@ -50,7 +50,7 @@ def test_an_asset_has_its_own_handlers_the_parts_of_the_library_that_they_need_a
         "jmespath",
     }
     assert {path.name for path in (asset / "ticketlock").iterdir() if path.is_dir()} == rooms
-    assert not list(asset.glob("ticketlock/**/_async_*"))
+    assert not list(asset.glob("ticketlock/**/_for_tasks"))
     # Files that differ between machines.
     assert not [name for name in files(asset) if "__pycache__" in name or ".dist-info" in name or name.endswith(".pyc")]
 

@@ -32,7 +32,8 @@ PACKAGE = Path(ticketlock.__file__).parent
 PRODUCT = ("src/ticketlock", "infra/ticketlock_cdk", "functions")
 ROOMS = ("units", "locks", "wire", "client", "workflow", "testing", "cli", "_expressions")
 ROOMS_OF_UNITS = tuple(
-    f"units.{room}" for room in ("_like_boto3", "_again", "_recovery", "_commit", "_statements", "_records", "_words")
+    f"units.{room}"
+    for room in ("_like_boto3", "_unit_of_work", "_again", "_recovery", "_commit", "_statements", "_records", "_words")
 )
 NO_MACHINE = ""
 

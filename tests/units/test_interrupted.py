@@ -651,7 +651,12 @@ def takes_its_turn(scene: Scene, locks: LockClient, number: int) -> AtOpcode:
         if len(tries) == 1:
             others_change_one(scene, unit)
 
-    rooms = ("units/_units.py", "units/_again/_queueing.py", "client/_client.py")
+    rooms = (
+        "units/_units.py",
+        "units/_unit_of_work/_units_table.py",
+        "units/_again/_queueing.py",
+        "client/_client.py",
+    )
     with suppress(Interrupt), AtOpcode(number, partial(raising, Interrupt()), rooms) as at:
         work()
     return at

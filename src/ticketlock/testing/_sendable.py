@@ -37,6 +37,9 @@ class TooShort(ParamValidationError, ClientError):
         self.response = {"Error": {"Code": "ValidationException", "Message": report}}
         self.operation_name = operation
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.response["Error"]["Message"], self.operation_name)
+
 
 def sendable(operation: str, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
     """The parameters as a client of the SDK sends them.

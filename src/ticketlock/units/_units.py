@@ -1,7 +1,6 @@
 """``Units``: units of work for threads."""
 
 import functools
-import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
@@ -57,8 +56,6 @@ from ticketlock.wire import Clocks, SystemClocks
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-
-_log = logging.getLogger("ticketlock")
 
 R = TypeVar("R")
 
@@ -118,7 +115,8 @@ class Units:
         choices = {"mark_together": mark_together, "finish_behind": finish_behind}
         self._settings = UnitsSettings.of(refusals, table_name, prefix, timeout, keep_names_for, **choices)
         refusals.raise_all(InvalidUnitRequest)
-        self._turns = Turns(locks, self._clocks, lambda: self._performer.is_of_this_process)
+        performer = self._performer
+        self._turns = Turns(locks, self._clocks, lambda: performer.is_of_this_process)
         self._behind = BehindThreads(self._performer.perform_steps)
         self.VISIBLE: Visible = visible(self._settings.marks)
         self._tables, self._records = Tables(table_name), UnitRecords(table_name)

@@ -63,6 +63,7 @@ class Caps:
             changes += [
                 (_unit_of_work, "MOST_ACTIONS", self.actions),
                 (_unit_of_work, "SURELY_TOGETHER", self.actions),
+                (_reads, "SURELY_TOGETHER", self.actions),
                 (_marked, "MOST_ACTIONS", self.actions + 1),
                 (_marked, "_MARKS_TOGETHER", self.actions - 1),
                 (_marked, "_AT_ONCE", 2),

@@ -3,7 +3,7 @@
 import asyncio
 import functools
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack, aclosing, suppress
 from inspect import isawaitable
 from typing import Any, Never, ParamSpec, Self, TypeVar
 
@@ -296,8 +296,9 @@ class LockClient:
     async def list(self) -> AsyncIterator[LockSummary]:
         """The locks of the table, in no order; reads the whole table."""
         self._check_usable()
-        async for lock in self._table.list_locks():
-            yield lock
+        async with aclosing(self._table.list_locks()) as locks:
+            async for lock in locks:
+                yield lock
 
     async def close(self, wait: Seconds | None = None) -> None:
         """Release all held locks and end the heartbeats; this client's waiters get ``ClientClosed``; see

@@ -1,6 +1,6 @@
 """The lock table for tasks."""
 
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from functools import partial
 from typing import Any
 
@@ -45,7 +45,7 @@ class LockTable(AsyncPerformer):
         whole_number("ticket", ticket, 0, 10**TICKET_DIGITS - 1)
         return await self.run(lambda now: remove_waiter(lock, ticket, now, self.contender))
 
-    async def list_locks(self) -> AsyncIterator[LockSummary]:
+    async def list_locks(self) -> AsyncGenerator[LockSummary, None]:
         """The locks of the table, in no order."""
         after: Item | None = None
         while True:

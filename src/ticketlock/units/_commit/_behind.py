@@ -41,7 +41,7 @@ class _Work:
     Attributes:
         claims: those of the calls that want to finish it: the first one does.
         is_over: whether it is finished, or has failed.
-        told: for each call that waits for it, a queue that gets an entry then.
+        ends: for each call that waits for it, a queue that gets an entry then.
     """
 
     steps: ForkingSteps[None]

@@ -189,7 +189,8 @@ class Units:
         choices = {"mark_together": mark_together, "finish_behind": finish_behind}
         self._settings = UnitsSettings.of(refusals, table_name, prefix, timeout, keep_names_for, **choices)
         refusals.raise_all(InvalidUnitRequest)
-        self._turns = Turns(locks, self._clocks, lambda: self._performer.is_of_this_process)
+        performer = self._performer
+        self._turns = Turns(locks, self._clocks, lambda: performer.is_of_this_process)
         self.VISIBLE: Visible = visible(self._settings.marks)
         self._tables, self._records = Tables(table_name), UnitRecords(table_name)
         self._client = client
