@@ -29,7 +29,7 @@ class AtOpcode:
     Four kinds of opcodes are left out, since no code can guard them, and the interpreter runs no handler there (it does
     so after calls, at the beginning of functions and at backward jumps): a NOP, as a ``try`` begins with, which no
     handler covers; those between the last one of a ``with``
-    block and its ``__exit__`` (https://bugs.python.org/issue29988); the return to the test, which owns the result then;
+    block and its ``__exit__`` (https://bugs.python.org/issue29988); a return, after which the caller owns the result;
     and the first and the last opcode of an ``except`` block, after which the thread would handle the caught exception
     for ever.
 
@@ -73,19 +73,15 @@ class AtOpcode:
         return self._trace
 
     def _is_left_out(self, frame: FrameType) -> bool:
-        exits, returns = _left_out(frame.f_code)
-        if frame.f_lasti in exits:
-            return True
-        caller = frame.f_back
-        is_outermost = caller is None or not caller.f_code.co_filename.startswith(self._rooms)
-        return is_outermost and frame.f_lasti in returns
+        return frame.f_lasti in _left_out(frame.f_code)
 
 
 @cache
-def _left_out(code: CodeType) -> tuple[frozenset[int], frozenset[int]]:
-    """Where a code object has what is left out in each frame, and its returns."""
+def _left_out(code: CodeType) -> frozenset[int]:
+    """Where a code object has what is left out."""
     found = list(dis.get_instructions(code))
     exits = {each.offset for each in found if each.opname in ("NOP", "PUSH_EXC_INFO", "POP_EXCEPT")}
+    exits |= {each.offset for each in found if each.opname.startswith("RETURN_")}
     for at, first in enumerate(found):
         nones = found[at : at + 3]
         if len(nones) == 3 and all(each.opname == "LOAD_CONST" and each.argval is None for each in nones):
@@ -94,4 +90,4 @@ def _left_out(code: CodeType) -> tuple[frozenset[int], frozenset[int]]:
                 # What the block returns is saved first.
                 before = found[at - 1] if at and found[at - 1].opname == "SWAP" else first
                 exits.update(range(before.offset, calls[-1].offset + 1))
-    return frozenset(exits), frozenset(each.offset for each in found if each.opname.startswith("RETURN"))
+    return frozenset(exits)
