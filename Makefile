@@ -79,7 +79,7 @@ ratchet: install
 	else echo 'NOT COMPARED WITH size.json, because this is not a git checkout' >&2; fi
 
 # Of the commits since this one; a shallow clone may have the last one alone.
-TITLES_SINCE := bfcba037
+TITLES_SINCE := 88f939a6
 titles:
 	@if [ -e .git ]; then \
 		of=-1; if git rev-parse --quiet --verify $(TITLES_SINCE)^{commit} >/dev/null; then of=$(TITLES_SINCE)..; fi; \

@@ -12,7 +12,7 @@ from ticketlock.wire import _sdk
 from ticketlock.wire._actions import Actions, Answer, Call, Course, Fork, Sleep, T, is_foreign
 from ticketlock.wire._driver import Clocks, Driver
 from ticketlock.wire._requests import Request, Steps
-from ticketlock.wire._sdk import NotSigned, refreshable
+from ticketlock.wire._sdk import NotSigned, client_config, refreshable
 from ticketlock.wire._table_time import Moment
 
 _GIVE_UP_AFTER_MS = 8_000
@@ -21,6 +21,14 @@ _OF_ANOTHER_LOOP = (
     "the client was opened in another event loop: open a client of its own in each loop, with 'async with'; each "
     "asyncio.run has a new loop"
 )
+
+
+def make_client(options: Mapping[str, Any]) -> Any:
+    """Return a context manager that opens a DynamoDB client: short time-outs, no retries of its own."""
+    # Imported here: not needed if the caller passes a client.
+    from aiobotocore.session import get_session
+
+    return get_session().create_client("dynamodb", **{"config": client_config(), **options})
 
 
 class AsyncPerformer:
