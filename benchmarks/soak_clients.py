@@ -200,12 +200,12 @@ class Used(NamedTuple):
     entries: float
 
 
-def used(clients: Sequence[Any], others: Collection[threading.Thread]) -> Used:
+def used(clients: Sequence[LockClient | aio.LockClient], others: Collection[threading.Thread]) -> Used:
     """What is used now, but for the threads of others."""
     # asyncio's threads for host names stay until its loop ends.
     threads = {each for each in threading.enumerate() if not each.name.startswith("asyncio_")}
     entries = [
-        len(each._holdings._held)
+        len(each._holdings._held._leases)
         + len(each._holdings.known._locks)
         + len(each._under_way._began if isinstance(each, LockClient) else each._waiters)
         for each in clients
@@ -258,7 +258,7 @@ def judge_life(run: Run, soaked: Soaked, seconds: float, first: Used, last: Used
     a_lock_s = 2 * WORKERS * seconds / max(1, soaked.granted)
     run.compare("life: seconds of a worker for a lock", a_lock_s, most=MOST_S_FOR_A_LOCK, room=1)
     # A short life has less steady time.
-    run.compare("life: KiB more at the end", last.kib - first.kib, most=MOST_GROWTH_KIB, room=1)
+    run.compare("life: KiB more at the end", last.kib - first.kib, most=MOST_GROWTH_KIB, room=2)
     run.compare("life: threads more at the end", last.threads - first.threads, most=1, room=2)
     # The pools fill until each worker has had a connection, which a short life may not see.
     full = closed.files + 2 * WORKERS if run.quick else 0
