@@ -1,5 +1,5 @@
 # The one entry point: a person, `make test` and CI all run the same commands.
-# Needs python3 (3.11 or newer) and Node (20 or newer) with npm on PATH; everything else is installed below.
+# Needs python3 (3.11 or newer) and Node (22 or newer) with npm on PATH; everything else is installed below.
 
 PYTHON ?= python3
 
@@ -36,7 +36,7 @@ NODE_PACKAGES   := node_modules/.installed
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install check lint types synth secrets sizes ratchet titles tables workflows faces pages template audit test verify verify-rest docs demo bench bench-peer engines soak proof spec replay local local-down aws wheel release clean
+.PHONY: help install check lint types synth secrets sizes ratchet titles tables workflows faces pages template audit test coverage verify verify-rest docs demo bench bench-peer engines soak proof spec replay local local-down aws wheel release clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -46,19 +46,28 @@ install: $(PYTHON_PACKAGES) $(NODE_PACKAGES) ## install the pinned packages into
 # Made anew, not updated: a package that is no longer listed must not linger.
 $(PYTHON_PACKAGES): requirements.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("ticketlock needs Python 3.11 or newer, and $(PYTHON) is %d.%d: try make PYTHON=python3.13" % sys.version_info[:2])'
+	@echo 'Installing the pinned packages of Python into $(VENV), once: a minute ...' >&2
 	$(PYTHON) -m venv --clear $(VENV)
 	$(BIN) -m pip install --quiet --disable-pip-version-check --requirement requirements.txt
 	$(BIN) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
 $(NODE_PACKAGES): package.json package-lock.json
+	@node -e 'parseInt(process.versions.node) >= 22 || console.error("Node " + process.versions.node + ": the CDK supports 22 and newer; all that is here was seen to run on 20, too.")'
+	@echo 'Installing the pinned packages of Node into node_modules, once ...' >&2
 	npm ci --no-audit --no-fund --no-update-notifier
 	@touch $@
 
+PARTS := types synth secrets ratchet titles tables workflows
 check: lint ## lint, formatting, generated methods, types, no secret in a tracked file, no figure of size.json grown, the commits' titles, the pages' tables, the workflows, and the synthesised template
-	@$(MAKE) --no-print-directory --jobs=2 types synth secrets ratchet titles tables workflows
+	@[ -d .mypy_cache ] || echo 'types: the first time takes minutes; mypy keeps what it finds in .mypy_cache' >&2
+	@$(MAKE) --no-print-directory --jobs=2 $(PARTS:%=%-told)
 
-# The parts of `check`, two at a time.
+# The parts of `check`, two at a time; each tells when it has passed.
+%-told:
+	@began=$$(date +%s); echo '$*: begins' >&2; $(MAKE) --no-print-directory $* && \
+		echo "$*: passed after $$(($$(date +%s) - began)) s" >&2
+
 lint: install
 	$(BIN) -m ruff check
 	$(BIN) -m ruff format --check
@@ -135,6 +144,11 @@ audit: install ## known vulnerabilities of what is pinned; fails if no database 
 test: check ## what a contributor waits for: check, then every promise at least once, on this machine alone
 	$(BIN) -m pytest --numprocesses $(WORKERS) -m "not verify or always"
 
+coverage: install ## the lines and branches of src that the tests of `make test` do not run; fails if size.json says fewer
+	$(BIN) -m pytest --numprocesses $(WORKERS) -m "not verify or always" \
+		--cov=ticketlock --cov-branch --cov-report=json:build/coverage.json
+	@PYTHONPATH=tests:functions $(BIN) -m tools.house --uncovered build/coverage.json
+
 verify: test verify-rest ## test, then all the other tests
 
 verify-rest: install ## what `make test` leaves to `make verify`
@@ -149,8 +163,10 @@ docs: install ## the site: the pages, and the reference of the Python API from i
 template: install ## a plain CloudFormation template with its functions' code, into build/template
 	$(LOCAL) template
 
-wheel: $(PYTHON_PACKAGES) ## the package for pip, into dist
-	$(BIN) -m build --wheel --no-isolation --outdir $(DIST)
+# By pip, which fetches the build backend alone: nothing else has to be installed.
+wheel: ## the package for pip, into dist
+	$(PYTHON) -m venv build/pip
+	build/pip/bin/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir $(DIST) .
 
 # From the commit that is checked out; a tag is checked, too, by ARGS='--tag v0.1.0'.
 release: install ## the files of a release, each tried as its users will, into dist: make release ARGS='--tag v0.1.0'
@@ -163,9 +179,11 @@ demo: install ## workflows that wait for each other, on an emulator
 bench: install ## what a lock costs, how fast it is handed over, under load, beside another lock; what units cost
 	PYTHONPATH=tests:functions POWERTOOLS_LOG_LEVEL=CRITICAL POWERTOOLS_METRICS_DISABLED=true \
 	$(BIN) benchmarks/cost.py $(ARGS)
+	PYTHONPATH=tests $(BIN) benchmarks/durable_cost.py $(ARGS)
 	PYTHONPATH=tests:functions POWERTOOLS_LOG_LEVEL=CRITICAL $(BIN) benchmarks/mass_failure.py $(ARGS)
 	PYTHONPATH=tests $(BIN) benchmarks/calls.py $(ARGS)
 	PYTHONPATH=tests $(BIN) benchmarks/cold_start.py $(ARGS)
+	PYTHONPATH=tests $(BIN) benchmarks/idle.py $(ARGS)
 	$(BIN) benchmarks/hand_over.py $(ARGS)
 	$(BIN) benchmarks/load.py $(ARGS)
 	$(BIN) benchmarks/clients.py $(ARGS)

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import boto3
@@ -23,8 +24,10 @@ from kit.engines import create_table
 from kit.events import handed_over
 from kit.interpreter.harness import Work, until
 from kit.interpreter.stage import Stage, stage
+from kit.prices import OfAMillion
 from ticketlock_cdk.lock.serialize_machine import serialize_definition
-from ticketlock_cdk.lock.settings import HandOver, LockSettings
+from ticketlock_cdk.lock.settings import ROW_LEASE_S, HandOver, LockSettings
+from ticketlock_cdk.lock.targets import parse_target
 from ticketlock_local.cloud.deploy import client_arguments
 
 from ticketlock import LockTable
@@ -36,23 +39,36 @@ MACHINE = "arn:aws:states:us-east-1:000000000000:stateMachine:Ticketlock-Seriali
 FUNCTION = "arn:aws:lambda:us-east-1:000000000000:function:work"
 # The ARN of an execution has a realistic length.
 EXECUTION = "arn:aws:states:us-east-1:000000000000:execution:Ticketlock-Serialize"
+ON_PAGES = Path(__file__).parents[1] / "docs/tables/cost.json"
 LEASE_S = 60
 SHORT_LEASE_S = 10
 DEEP = 1_000
 
-WRITES_UNCONTENDED = 4
-TRANSITIONS_UNCONTENDED = 6
-TRANSITIONS_WITHOUT_HEARTBEAT = 4
+# Of the definition's callback tasks.
+RETRY_AFTER_S = 1
 
+WRITES_UNCONTENDED = 4
+TRANSITIONS_UNCONTENDED = 4
+TRANSITIONS_WITHOUT_HEARTBEAT = 2
+
+ACQUIRE = "acquire"
+RELEASE = "release: say finished, free, end the heartbeat"
 CYCLE = "= an uncontended cycle"
 CYCLE_WITHOUT_HEARTBEAT = "= the same, without heartbeat"
 BEAT = "a further heartbeat, each half lease"
 PARKED = "a parked half lease: renew the queue row"
+JOIN = "join the queue"
+PARK = "park: leave the task token, poll"
+POLL_PARKED = f"a poll after {budget.PARKS_PER_POLL} parked half leases"
+FREED = "release, and wake the next"
 WOKEN = "woken: poll, and take the lock"
 POLL = "a waiting poll behind 1"
 POLL_DEEP = f"a waiting poll behind {DEEP:,}"
 POLL_KEEP = "a waiting poll that also renews the queue row"
 POLL_GRANTED = "the poll that takes the lock"
+
+
+_OPERATIONS = ("send_task_success", "send_task_failure", "describe_execution", "stop_execution")
 
 
 @dataclass(frozen=True)
@@ -75,10 +91,16 @@ class StepFunctions:
     def __init__(self, client: Any) -> None:
         self._client = client
         self.calls = 0
+        self.answer: Mapping[str, Any] = {}
 
     def __getattr__(self, name: str) -> Any:
-        self.calls += 1
-        return (lambda **_: {}) if name.startswith("send_task") else getattr(self._client, name)
+        # The SDK's own attributes are no calls.
+        self.calls += name in _OPERATIONS
+        return self._answered if name.startswith("send_task") else getattr(self._client, name)
+
+    def _answered(self, **answer: Any) -> Mapping[str, Any]:
+        self.answer = answer
+        return {}
 
 
 class Steps:
@@ -108,9 +130,11 @@ class Steps:
             "$": request,
             "$$.Execution.Id": f"{EXECUTION}:{execution:-<36}",
             "$$.Execution.StartTime": self._began,
+            "$$.Task.Token": "x" * 1_000,
         }
-        step = self._workflow.take_ticket(self._payload("TakeTicket", given, lease_s))
-        turn: Mapping[str, Any] = step.reply["lock"]["turn"]
+        self._workflow.take_ticket(self._payload("TakeTicket", given, lease_s))
+        said = self._calls.answer
+        turn: Mapping[str, Any] = json.loads(said["output"] if "output" in said else said["cause"])["lock"]["turn"]
         return turn
 
     def park(self, turn: Mapping[str, Any], retry: int = 0) -> None:
@@ -165,7 +189,8 @@ class Steps:
         """What the definition passes to a state's function, with the value of each path; the lease is the turn's."""
         lease_s = lease_s or given["$.lock.turn"]["claim"]["leaseMs"] // 1_000
         settings = LockSettings(lease_s=lease_s, poll_s=5, hand_over=self._way)
-        states = serialize_definition(settings, [FUNCTION, self.work_machine])["States"]
+        targets = [parse_target("target", arn) for arn in (FUNCTION, self.work_machine)]
+        states = serialize_definition(settings, targets)["States"]
         for branch in states["Hold"]["Branches"]:
             states |= branch["States"]
         return handed_over(states[state], given.__getitem__)
@@ -179,9 +204,9 @@ def uncontended(steps: Steps) -> list[Cost]:
     """A lock without other users."""
     turns: list[Mapping[str, Any]] = []
     cycle = [
-        steps.counted("acquire", lambda: turns.append(steps.take("alone", "a"))),
+        steps.counted(ACQUIRE, lambda: turns.append(steps.take("alone", "a"))),
         steps.counted("first heartbeat: leave its task token", lambda: steps.beat(turns[0])),
-        steps.counted("release: say finished, free, end the heartbeat", lambda: steps.release(turns[0])),
+        steps.counted(RELEASE, lambda: steps.release(turns[0])),
     ]
     lean = steps.counted(CYCLE_WITHOUT_HEARTBEAT, lambda: steps.release(steps.take("lean", "b")))
     return [*cycle, total(CYCLE, cycle), lean]
@@ -192,14 +217,15 @@ def contended(steps: Steps, kept: Cost) -> list[Cost]:
     held = steps.take("wanted", "holder")
     steps.beat(held)
     turns: list[Mapping[str, Any]] = []
-    costs = [steps.counted("join the queue", lambda: turns.append(steps.take("wanted", "waiter")))]
+    costs = [steps.counted(JOIN, lambda: turns.append(steps.take("wanted", "waiter")))]
     if steps.wakes:
-        costs.append(steps.counted("park: leave the task token, poll", lambda: steps.park(turns[0])))
+        costs.append(steps.counted(PARK, lambda: steps.park(turns[0])))
+        costs.append(steps.counted(POLL_PARKED, lambda: steps.poll(turns[0])))
     else:
         costs.append(steps.counted(POLL, lambda: steps.poll(turns[0])))
         last = [steps.take("deep", f"waiter-{waiter}") for waiter in range(1 + DEEP)][-1]
         costs.append(steps.counted(POLL_DEEP, lambda: steps.poll(last)))
-    freed = "release, and wake the next" if steps.wakes else "release, and check whether to wake"
+    freed = FREED if steps.wakes else "release, and check whether to wake"
     costs += [kept, steps.counted(freed, lambda: steps.release(held))]
     granted = WOKEN if steps.wakes else POLL_GRANTED
     return [*costs, steps.counted(granted, lambda: steps.poll(turns[0], granted=True))]
@@ -270,7 +296,8 @@ def transitions_by_step(endpoint: str, way: HandOver) -> Mapping[str, float]:
         lean, _ = made(opened, opened.start("alone", function="quick"))
     by_step = {CYCLE: cycle, CYCLE_WITHOUT_HEARTBEAT: lean, BEAT: beats / further_beats}
     if way is HandOver.CALLBACK:
-        return {**by_step, PARKED: again / (times - 1), WOKEN: waited - cycle}
+        # CheckPosition and MyTurn?.
+        return {**by_step, PARKED: again / (times - 1), WOKEN: waited - cycle, POLL_PARKED: 2}
     return {**by_step, **dict.fromkeys((POLL, POLL_DEEP, POLL_KEEP, POLL_GRANTED), (waited - cycle) / times)}
 
 
@@ -317,7 +344,68 @@ def measure(run: Run) -> None:
                 ("transitions without heartbeat", lean.transitions, TRANSITIONS_WITHOUT_HEARTBEAT),
             ):
                 run.check(f"{way}: an uncontended cycle is {most} {text}", counted == most)
+            if way is HandOver.CALLBACK:
+                rows = in_dollars(by_step)
+                run.table("Of it, a million in dollars", ("", "transitions", "dollars"), rows)
+                said = {name: f"{dollars:,.2f}" for name, dollars in json.loads(ON_PAGES.read_text()).items()}
+                run.check("docs/tables/cost.json has these dollars", {row[0]: row[2] for row in rows} == said)
+                of_queue = ("waiters", "row_lease, s", "row writes a second", "transitions an hour", "dollars an hour")
+                run.table("An hour of waiting for one entity", of_queue, in_one_queue(by_step), texts=0)
     run.print(NOTES)
+
+
+def parked(by_step: Mapping[str, Cost], row_lease_s: int) -> tuple[float, float, float]:
+    """What an hour of waiting costs: renewals of the row, transitions, dollars of a million waiters."""
+    renewals = 3_600 / (row_lease_s / 2 + RETRY_AFTER_S)
+    transitions, dollars = priced(by_step, [(PARKED, renewals, 1), (POLL_PARKED, renewals / budget.PARKS_PER_POLL, 1)])
+    return renewals, transitions, dollars
+
+
+def in_one_queue(by_step: Mapping[str, Cost]) -> list[list[object]]:
+    """What many waiters cost in an hour, in a partition that takes 1,000 writes a second.
+
+    Turns last a lease: who is next in line within half of a row's lease renews its row by the lock's lease.
+    """
+    rows: list[list[object]] = []
+    for waiters in (100, 1_000, 100_000):
+        for row_lease_s in (LEASE_S, ROW_LEASE_S):
+            near = min(waiters, 1 + row_lease_s // 2 // LEASE_S)
+            parts = ((near, parked(by_step, LEASE_S)), (waiters - near, parked(by_step, row_lease_s)))
+            writes, transitions, dollars = (sum(many * each[which] for many, each in parts) for which in range(3))
+            counted = f"{writes / 3_600:,.1f}", f"{transitions:,.0f}", f"{dollars / 1_000_000:,.2f}"
+            rows.append([f"{waiters:,}", row_lease_s, *counted])
+    return rows
+
+
+def priced(by_step: Mapping[str, Cost], parts: Sequence[tuple[str, float, int]]) -> tuple[float, float]:
+    """Transitions, and dollars of a million: of steps, each with how often, and with how many calls of functions."""
+    each = [(by_step[step], times, calls) for step, times, calls in parts]
+    transitions = sum((cost.transitions or 0) * times for cost, times, _ in each)
+    return transitions, transitions * OfAMillion.transition + sum(
+        times
+        * (cost.write_units * OfAMillion.write_unit + cost.read_units * OfAMillion.read_unit + calls * OfAMillion.call)
+        for cost, times, calls in each
+    )
+
+
+def in_dollars(by_step: Mapping[str, Cost]) -> list[list[object]]:
+    """What a lock and its waiter cost, for an execution's own steps: transitions, requests, calls of functions."""
+    half_leases = 3_600 / (LEASE_S / 2 + RETRY_AFTER_S)
+    parts: Mapping[str, Sequence[tuple[str, float, int]]] = {
+        "a free lock": [(CYCLE, 1, 3)],
+        "the same, without heartbeat": [(CYCLE_WITHOUT_HEARTBEAT, 1, 2)],
+        "a waiter that is woken, beyond a free lock": [
+            *((JOIN, 1, 0), (PARK, 1, 1), (FREED, 1, 0), (WOKEN, 1, 1)),
+            *((ACQUIRE, -1, 0), (RELEASE, -1, 0)),
+        ],
+        "an hour of holding": [(BEAT, half_leases, 1)],
+    }
+    hours = {
+        "an hour of waiting": parked(by_step, LEASE_S)[1:],
+        "an hour of waiting, far behind": parked(by_step, ROW_LEASE_S)[1:],
+    }
+    found = {name: priced(by_step, part) for name, part in parts.items()} | hours
+    return [[name, round(transitions, 1), f"{dollars:,.2f}"] for name, (transitions, dollars) in found.items()]
 
 
 NOTES = f"""\

@@ -18,7 +18,7 @@ from executions import POLL_S, TIMEOUT_S, Cloud, billed_transitions, deployed, g
 from frame import Run, main
 from ticketlock_local.cloud.deploy import wait_for_all
 from ticketlock_local.demo.checks import overlaps
-from ticketlock_local.demo.executions import Execution
+from ticketlock_local.demo.executions import HOLDS, Execution
 from ticketlock_local.engines.processes import wait_until
 from ticketlock_local.errors import LocalCloudError
 
@@ -26,8 +26,8 @@ WORK_S = 0.3
 # The emulator starts a worker for each: more than ten a second would overload a small machine.
 START_EVERY_S, BURST_EVERY_S = 0.12, 0.05
 
-# Of TakeTicket, and of the state in which it waits.
-_BEFORE_WAITING = 2
+# Of TakeTicket, of the Pass that has its turn, and of the state in which it waits.
+_BEFORE_WAITING = 3
 
 LIMITS: Mapping[str, tuple[float, float, int | None]] = {"callback": (0.7, 2.7, 6), "poll": (1.0, 5.3, None)}
 """For each kind of hand-over, at most: the median gap, of the time from a start without a queue to its task (with
@@ -106,7 +106,7 @@ def _transitions_of_a_long_wait(cloud: Cloud, seconds: int) -> int:
 
 
 def _is_the_hold(event: Mapping[str, Any]) -> bool:
-    return bool(event.get("stateEnteredEventDetails", {}).get("name") == "Hold")
+    return event.get("stateEnteredEventDetails", {}).get("name") in HOLDS
 
 
 if __name__ == "__main__":

@@ -314,7 +314,7 @@ def race(units: Units, accounts: UnitTable, key: Mapping[str, str], seconds: flo
     over, commits, tries = threading.Event(), [0] * RIVALS, [0] * RIVALS
 
     @units.transactional(tries=1_000)
-    def update(number: int, *, unit: Unit) -> None:
+    def update(unit: Unit, number: int) -> None:
         # It reads the item now, and writes it with the commit.
         unit.update(accounts, key, _ADD, _ONE)
         tries[number] += 1

@@ -148,7 +148,7 @@ class Worker:
             units = self._in_turn if way == "in turn" else self._units
 
             @units.transactional(name=lambda: name, tries=_TRIES)
-            def transfer(*, unit: Unit) -> None:
+            def transfer(unit: Unit) -> None:
                 self._move(units, unit, number)
 
             transfer()
@@ -246,7 +246,7 @@ class Soak:
         due = Counter(dict.fromkeys(_NAMES, OPENING))
         numbers = range(self.plan.total)
         with ThreadPoolExecutor(_ASKED_AT_ONCE) as pool:
-            outcomes = [*pool.map(lambda number: units.outcome(name=self.plan.name(number)), numbers)]
+            outcomes = [*pool.map(lambda number: units.outcome(name=self.plan.name(number)).state, numbers)]
         for number, outcome in enumerate(outcomes):
             if outcome is Outcome.COMMITTED:
                 due.update(self.plan.transfer(number))

@@ -37,6 +37,7 @@ Request(op, o) ==
    heals |-> FALSE,            \* whether it makes all tickets void
    shared |-> o \in Sharers,   \* the mode that it claims
    last |-> None, lastToken |-> 0,  \* the holder that it releases
+   invocation |-> 0,           \* of a durable execution: when the service ends it; 0 for whoever is none
    passes |-> {}]              \* the tickets in the queue that was read
 
 ----------------------------------------------------------------------------
@@ -47,7 +48,10 @@ AsIRead(r) == {"KNOWN_FORMAT", "NO_GRANT_SINCE_I_READ", "PERMITS_AS_I_SAW", "NOT
 Creating == {"TakeAtOnce", "MintTicket", "MintTicketBehind"}
 Grants == {"TakeAtOnce", "TakeOver", "TakePastTheCount", "TakeMyTurn", "HandOver"}
 Transactions == {"TakeMyTurn", "HandOver", "JoinTogether", "Withdraw"}
-OnTheRowAlone == {"PutRow", "ExtendRow", "DeleteMyRow", "DeleteStaleRow"}
+OnTheRowAlone == {"PutRow", "ExtendRow", "ShortenRow", "DeleteMyRow", "DeleteStaleRow"}
+OfLeases == {"Renew", "WriteWholeLease", "Suspend", "Resume"}
+InMode(r) == IF r.shared THEN "I_SHARE" ELSE "I_DO_NOT_SHARE"
+OfInvocation(r) == IF r.invocation = 0 THEN {} ELSE {"MINE_IS_THE_LATEST_INVOCATION"}
 
 Requires(r) ==
   CASE r.op = "TakeAtOnce" ->
@@ -70,12 +74,18 @@ Requires(r) ==
     [] r.op = "JoinTogether" -> {"KNOWN_FORMAT", "NO_TICKET_SINCE_I_READ", "NO_SUCH_ROW"}
     [] r.op = "ExtendRow" -> {"ROW_IS_MINE", "ROW_LEASE_GROWS"}
     [] r.op = "DeleteMyRow" -> {"ROW_IS_MINE"}
-    [] r.op = "DeleteStaleRow" -> {"ROW_IS_AS_I_SAW"}
+    [] r.op \in {"DeleteStaleRow", "ShortenRow"} -> {"ROW_IS_AS_I_SAW"}  \* Session says what a shortening requires, too
     [] r.op = "Withdraw" -> {"A_WAITER_IS_COUNTED", "MY_TICKET_IS_NOT_VOID", "NOT_A_HOLDER_YET", "ROW_IS_MINE"}
-    [] r.op = "Renew" -> {"I_HOLD_WITH_MY_TOKEN", "MY_LEASE_IS_NOT_OVER", "MY_LEASE_GROWS"}
+    [] r.op = "Renew" -> {"I_HOLD_WITH_MY_TOKEN", "MY_LEASE_IS_NOT_OVER", "MY_LEASE_GROWS"} \cup OfInvocation(r)
     [] r.op = "SetData" -> {"I_HOLD_WITH_MY_TOKEN", "MY_LEASE_IS_NOT_OVER"}  \* which changes nothing that is told here
-    [] r.op = "WriteWholeLease" -> {"I_HOLD_WITH_MY_TOKEN", "MY_LEASE_IS_AS_I_SAW"}
-    [] r.op = "Release" -> {"I_HOLD_WITH_MY_TOKEN", IF r.shared THEN "I_SHARE" ELSE "I_DO_NOT_SHARE"}
+    [] r.op = "WriteWholeLease" -> {"I_HOLD_WITH_MY_TOKEN", "MY_LEASE_IS_AS_I_SAW"} \cup OfInvocation(r)
+    [] r.op = "Release" -> {"I_HOLD_WITH_MY_TOKEN", InMode(r)} \cup OfInvocation(r)
+    [] r.op = "Suspend" -> {"I_HOLD_WITH_MY_TOKEN", "MY_LEASE_IS_NOT_OVER"} \cup OfInvocation(r)
+    [] r.op = "Resume" ->
+         {"I_HOLD_WITH_MY_TOKEN", "MY_LEASE_IS_NOT_OVER", "NO_LATER_INVOCATION_RESUMED"} \cup
+         {IF r.seen = {} THEN "I_AM_SUSPENDED_OR_MY_LEASE_GROWS" ELSE "MY_LEASE_IS_AS_I_SAW"}
+    [] r.op = "FreeSuspended" -> {"I_HOLD_WITH_MY_TOKEN", InMode(r), "I_AM_SUSPENDED", "MY_LEASE_IS_AS_I_SAW"}
+    [] r.op = "Outlive" -> {"KNOWN_FORMAT"}  \* which postpones the time to live
     [] r.op \in {"SetLimit", "UnsetLimit"} -> {"KNOWN_FORMAT"}  \* Permits says what they do with the number
 
 OfRows == {"NO_SUCH_ROW", "ROW_IS_MINE", "ROW_LEASE_GROWS", "ROW_IS_AS_I_SAW"}
@@ -112,6 +122,10 @@ Holds(c, r) ==  \* whether a condition of a request holds
     [] c = "MY_LEASE_IS_NOT_OVER" -> isHolding /\ mine.ends > r.now
     [] c = "MY_LEASE_GROWS" -> isHolding /\ mine.ends < r.ends
     [] c = "MY_LEASE_IS_AS_I_SAW" -> isHolding /\ <<r.owner, mine.ends>> \in r.seen
+    [] c = "NO_LATER_INVOCATION_RESUMED" -> isHolding /\ mine.invocation < r.invocation
+    [] c = "MINE_IS_THE_LATEST_INVOCATION" -> isHolding /\ mine.invocation <= r.invocation
+    [] c = "I_AM_SUSPENDED" -> isHolding /\ mine.suspended
+    [] c = "I_AM_SUSPENDED_OR_MY_LEASE_GROWS" -> isHolding /\ (mine.suspended \/ mine.ends < r.ends)
     [] c = "NO_SUCH_ROW" -> ~isThere
     [] c = "ROW_IS_MINE" -> isThere /\ row.owner = r.owner
     [] c = "ROW_LEASE_GROWS" -> isThere /\ row.ends < r.ends
@@ -133,7 +147,7 @@ NewItem(epoch) ==  \* tickets and tokens rise, also after time to live has delet
 
 Granting(l, r) ==
   LET gone == {s[1] : s \in r.seen}
-      holder == [token |-> l.token + 1, ends |-> r.ends, shared |-> r.shared]
+      holder == [token |-> l.token + 1, ends |-> r.ends, shared |-> r.shared, suspended |-> FALSE, invocation |-> 0]
   IN  [l EXCEPT !.token = @ + 1, !.held = @ + 1 - Cardinality(gone),
                 !.heldShared = @ + One(r.shared) - Cardinality(gone \cap Sharers),
                 !.holders = r.owner :> holder @@ [h \in DOMAIN @ \ gone |-> @[h]]]
@@ -155,15 +169,19 @@ NewLock(r, epoch) ==
     [] r.op = "JoinTogether" ->
          [l EXCEPT !.issued = @ + 1, !.waiting = @ + r.count, !.at = IF @ > r.now THEN @ ELSE r.now]
     [] r.op = "Withdraw" -> [l EXCEPT !.waiting = @ - 1]
-    [] r.op \in {"Renew", "WriteWholeLease"} ->
-         IF r.owner \in DOMAIN l.holders THEN [l EXCEPT !.holders[r.owner].ends = r.ends] ELSE l
-    [] r.op = "Release" -> Releasing(l, r.owner, r.shared)
+    [] r.op \in OfLeases ->
+         IF r.owner \notin DOMAIN l.holders THEN l
+         ELSE [l EXCEPT !.holders[r.owner] =
+                 [@ EXCEPT !.ends = r.ends, !.invocation = IF r.invocation = 0 THEN @ ELSE r.invocation,
+                           !.suspended = IF r.op \in {"Suspend", "Resume"} THEN r.op = "Suspend" ELSE @]]
+    [] r.op \in {"Release", "FreeSuspended"} -> Releasing(l, r.owner, r.shared)
     [] r.op = "SetLimit" -> l
     [] OTHER -> lock
 
 NewRows(r) ==
   CASE r.op \in {"PutRow", "JoinTogether"} -> r.ticket :> [owner |-> r.owner, ends |-> r.ends] @@ rows
-    [] r.op = "ExtendRow" -> IF r.ticket \in DOMAIN rows THEN [rows EXCEPT ![r.ticket].ends = r.ends] ELSE rows
+    [] r.op \in {"ExtendRow", "ShortenRow"} ->
+         IF r.ticket \in DOMAIN rows THEN [rows EXCEPT ![r.ticket].ends = r.ends] ELSE rows
     [] r.op \in {"TakeMyTurn", "HandOver", "Withdraw", "DeleteMyRow", "DeleteStaleRow"} -> Except(rows, r.ticket)
     [] OTHER -> rows
 =============================================================================

@@ -1,7 +1,8 @@
 ------------------------------- MODULE Session ------------------------------
 (***************************************************************************)
 (* The session item of one execution, in which its functions meet: those   *)
-(* that wait, beat, finish, give up, and those of a clean-up.  Each        *)
+(* that wait, beat, finish, give up, and those of a clean-up; and whether  *)
+(* others have shortened the row of its waiter (`isShort`).  Each          *)
 (* condition keeps a late or repeated request from replacing a newer one.  *)
 (* Requests and conditions have their names from the code                  *)
 (* (src/ticketlock/workflow/_session.py and locks/_writes.py).             *)
@@ -21,10 +22,11 @@ VARIABLES
   noted,    \* by kind, the number of the last one that was answered
   ended,    \* by grant, when its work ended first; 0 while it runs
   open,     \* the beat whose callback task waits for an answer; 0 for none
+  parked,   \* the park whose callback task waits; 0 for none
   late      \* copies of requests, and how many there were
-vars == <<session, grant, sent, noted, ended, open, late>>
+vars == <<session, grant, sent, noted, ended, open, parked, late>>
 
-Request(op) == [op |-> op, n |-> sent[op] + 1, token |-> grant]
+Request(op) == [op |-> op, n |-> sent[op] + 1, token |-> grant, park |-> session.park]
 
 Requires(r) ==
   CASE r.op = "Beat" -> {"NO_LATER_BEAT"}
@@ -35,6 +37,7 @@ Requires(r) ==
     [] r.op = "NoteTicket" -> {"NO_LATER_TICKET"}
     [] r.op = "NoteContinuation" -> {"NO_LATER_CONTINUATION"}
     [] r.op = "Park" -> {"NO_LATER_PARK"}
+    [] r.op = "ShortenRow" -> {"PARKED_AS_I_SAW"}
 
 Holds(c, r) ==
   CASE c = "NO_LATER_BEAT" -> session.token < r.token \/ (session.token = r.token /\ session.beat <= r.n)
@@ -45,6 +48,7 @@ Holds(c, r) ==
     [] c = "NO_LATER_TICKET" -> session.ticket < r.n
     [] c = "NO_LATER_CONTINUATION" -> session.continuation <= r.n
     [] c = "NO_LATER_PARK" -> session.park <= r.n
+    [] c = "PARKED_AS_I_SAW" -> session.park = r.park
 
 Allows(r) == \A c \in Requires(r) \ Without : Holds(c, r)
 
@@ -56,7 +60,8 @@ NewSession(r) ==
     [] r.op = "NoteClaim" -> [session EXCEPT !.claim = r.n]
     [] r.op = "NoteTicket" -> [session EXCEPT !.ticket = r.n, !.claim = r.n]
     [] r.op = "NoteContinuation" -> [session EXCEPT !.continuation = r.n]
-    [] r.op = "Park" -> [session EXCEPT !.park = r.n]
+    [] r.op = "Park" -> [session EXCEPT !.park = r.n, !.isShort = FALSE]  \* then it extends its row, if that is short
+    [] r.op = "ShortenRow" -> [session EXCEPT !.isShort = TRUE]
 
 ----------------------------------------------------------------------------
 Arrive(r) == session' = IF Allows(r) THEN NewSession(r) ELSE session
@@ -72,6 +77,7 @@ MaySend(op) ==
   /\ sent[op] < Last
   /\ op \in {"Beat", "Finish", "Abandon", "Stop"} => grant > 0
   /\ op = "Beat" => ended[grant] = 0 \/ open = sent[op]
+  /\ op = "ShortenRow" => session.park > 0 /\ session.park # parked  \* the task of that token has ended
 Send(op) ==
   LET r == Request(op)
   IN
@@ -81,19 +87,21 @@ Send(op) ==
         /\ open' = IF Answered(r) = Opened(r) THEN 0 ELSE Opened(r)
      \/ /\ late.count < Copies /\ late' = [count |-> late.count + 1, are |-> late.are \cup {r}]
         /\ open' = Opened(r) /\ UNCHANGED <<session, noted>>
+  /\ parked' = IF op = "Park" THEN r.n ELSE parked
   /\ UNCHANGED grant
 ArriveLate(r) ==
-  Arrive(r) /\ late' = [late EXCEPT !.are = @ \ {r}] /\ UNCHANGED <<grant, sent, noted, ended, open>>
+  Arrive(r) /\ late' = [late EXCEPT !.are = @ \ {r}] /\ UNCHANGED <<grant, sent, noted, ended, open, parked>>
+TaskEnds == parked > 0 /\ parked' = 0 /\ UNCHANGED <<session, grant, sent, noted, ended, open, late>>
 Grant ==  \* the first one, or the next one of a loop, or after a redrive
   /\ grant < Last /\ (IF grant = 0 THEN TRUE ELSE ended[grant] > 0)
-  /\ grant' = grant + 1 /\ open' = 0 /\ UNCHANGED <<session, sent, noted, ended, late>>
+  /\ grant' = grant + 1 /\ open' = 0 /\ UNCHANGED <<session, sent, noted, ended, parked, late>>
 
 Init ==
   /\ session = [token |-> 0, beat |-> 0, finished |-> 0, finishedAt |-> 0, abandoned |-> 0, stopped |-> 0, claim |-> 0,
-                ticket |-> 0, continuation |-> 0, park |-> 0]
+                ticket |-> 0, continuation |-> 0, park |-> 0, isShort |-> FALSE]
   /\ grant = 0 /\ sent = [op \in Kinds |-> 0] /\ noted = [op \in Kinds |-> 0] /\ ended = [g \in 1 .. Last |-> 0]
-  /\ open = 0 /\ late = [count |-> 0, are |-> {}]
-Next == (\E op \in Kinds : Send(op)) \/ (\E r \in late.are : ArriveLate(r)) \/ Grant
+  /\ open = 0 /\ parked = 0 /\ late = [count |-> 0, are |-> {}]
+Next == (\E op \in Kinds : Send(op)) \/ (\E r \in late.are : ArriveLate(r)) \/ Grant \/ TaskEnds
 Spec == Init /\ [][Next]_vars
 
 ----------------------------------------------------------------------------
@@ -108,6 +116,8 @@ NothingNotedIsForgotten ==
   /\ "NoteTicket" \in Kinds => session.ticket >= noted["NoteTicket"]
   /\ "NoteContinuation" \in Kinds => session.continuation >= noted["NoteContinuation"]
   /\ "Park" \in Kinds => session.park >= noted["Park"]
+ParkedRowIsWhole ==  \* a waiter sleeps for half of its row's lease
+  "Park" \in Kinds /\ parked > 0 => (noted["Park"] = parked => ~session.isShort)
 ClaimOfTheTicket == session.ticket > 0 => session.claim = session.ticket
 GivenUpStays == [][session'.abandoned >= session.abandoned /\ session'.stopped >= session.stopped]_vars
 =============================================================================

@@ -10,6 +10,7 @@ EXTENDS LockTable
 CONSTANTS
   Owners,      \* each is one acquisition
   Lease,       \* how long a grant, or a row, is valid
+  RowLease,    \* how long the row of a waiter far behind is
   Limits,      \* the permits that an operator may set
   Error,       \* by how much a process may be wrong about the table's time
   Tickets,     \* no ticket after this one is minted
@@ -85,6 +86,9 @@ AsRead(r, v, e) ==
             !.seen = {<<h, v.lock.holders[h].ends>> : h \in Expired(v, e)}]
 Sweeps(o, v, e) ==
   {[OnRow("DeleteStaleRow", o, t) EXCEPT !.seen = {<<v.rows[t].owner, v.rows[t].ends>>}] : t \in Stale(v, o, e)}
+Shortens(o, v, e) ==  \* of one whose task has ended, as far as who wakes it knows: it may be about to come again
+  {[Leased("ShortenRow", o, e) EXCEPT !.ticket = t, !.seen = {<<v.rows[t].owner, v.rows[t].ends>>}]
+   : t \in {u \in Live(v, o, e) : RowLease > Lease /\ v.rows[u].ends > Lease + e}}
 MayMint == lock = None \/ lock.issued < Tickets
 
 ToAsk(o, v, e) ==
@@ -118,14 +122,15 @@ ToWait(o, v, e) ==
            ELSE IF surplus # {} THEN {OnRow("DeleteMyRow", o, t) : t \in surplus}
            ELSE IF Cardinality(Before(v, o, ticket, e)) < 2 /\ Stale(v, o, e) # {} THEN Sweeps(o, v, e)
            ELSE (IF MayEnter(v, o, ticket, e) THEN {turn} ELSE {})
-                \cup (IF v.rows[ticket].ends >= Lease THEN {}
-                      ELSE {[Leased("ExtendRow", o, e) EXCEPT !.ticket = ticket]})
+                \cup {[Leased("ExtendRow", o, e) EXCEPT !.ticket = ticket, !.ends = l + e]
+                      : l \in {each \in {Lease, RowLease} : v.rows[ticket].ends < each}}
+                \cup Shortens(o, v, e)
 
 IsNext(v, w, t, o, e) ==  \* whether o may hand its lock over to w, whose poll has found v
   /\ w # o /\ t \in Mine(v, w) /\ me[w].pc = "waits" /\ me[w].ask = None /\ Before(v, w, t, e) = {}
   /\ o \in Holding(v.lock) /\ v.lock.holders[o].token = me[o].token /\ ~(o \in Sharers /\ w \in Sharers)
 ToHold(o, v, e) ==
-  {WithToken(Request("Release", o))}
+  {WithToken(Request("Release", o))} \cup Shortens(o, v, e)
   \cup (IF me[o].ends < Lease THEN {WithToken(Leased("Renew", o, e))} ELSE {})
   \cup {[Leased("HandOver", v.rows[t].owner, e) EXCEPT
            !.ticket = t, !.token = v.lock.token, !.last = o, !.lastToken = me[o].token]
@@ -216,7 +221,8 @@ Performed(r, o) ==  \* the request of o arrives, and o is told; by a release als
 Asking(o, r, ask, sure) ==  \* who releases the lock does not rely on it any more
   LET k == IF r.op \in {"Release", "HandOver"} THEN Frees(me[o]) ELSE me[o]
   IN  [me EXCEPT ![o] = [k EXCEPT !.ask = ask, !.sure = sure]]
-DependsOnItsRead(r) == r.op \in Transactions \cup {"TakeOver", "TakePastTheCount", "DeleteStaleRow", "WriteWholeLease"}
+DependsOnItsRead(r) ==
+  r.op \in Transactions \cup {"TakeOver", "TakePastTheCount", "DeleteStaleRow", "ShortenRow", "WriteWholeLease"}
 
 Send(o, v, e) ==
   /\ me[o].ask = None
@@ -339,7 +345,8 @@ Came == Holding(lock') \ Holding(lock)
 Stayed == Holding(lock) \cap Holding(lock')
 TokensRise == [][\A h \in Came : lock'.holders[h].token > IF lock = None THEN past.top ELSE lock.token]_vars
 LeasesGrow == [][Tick \/ /\ \A h \in Stayed : lock'.holders[h].ends >= lock.holders[h].ends
-                         /\ \A t \in DOMAIN rows \cap DOMAIN rows' : rows'[t].ends >= rows[t].ends]_vars
+                         /\ RowLease = Lease =>  \* longer ones are shortened
+                              \A t \in DOMAIN rows \cap DOMAIN rows' : rows'[t].ends >= rows[t].ends]_vars
 NoLeaseRevived ==
   [][\A h \in Stayed : me[h].pc = "holds" /\ lock.holders[h].ends < 0 => lock'.holders[h].ends <= 0]_vars
 NewerFormatStays ==  \* an older version grants nothing, and mints no ticket; who holds may leave

@@ -100,8 +100,14 @@ _LONGEST = (
     "locks",
     "wire",
     "cli",
+    "report",
 )
-_OF_THEIR_OWN = ("tests/tools/test_benchmarks.py", "tests/units/test_matrix.py")
+_OF_THEIR_OWN = (
+    "tests/property/specs/test_specifications.py",
+    "tests/property/units/test_schedules.py",
+    "tests/tools/test_benchmarks.py",
+    "tests/units/test_matrix.py",
+)
 _ORDER = tuple(f"tests/{name}" for name in _LONGEST)
 
 
@@ -137,7 +143,7 @@ def _shares_of_few(nodeid: str) -> str:
 def _shares(nodeid: str) -> str:
     """The group of a test: one worker runs all of it."""
     folder, file = _folder(nodeid), nodeid.partition("::")[0]
-    # They wait for long, and have nothing in common.
+    # They wait, or search, for long, and have nothing in common.
     if folder in ("tests/workflow/interpreted", "tests/wire") or file in _OF_THEIR_OWN:
         return nodeid
     # The CDK's Node process, and its assembly; deployments, of which test_aws.py shares none, and waits for minutes.

@@ -1,15 +1,23 @@
 """The site: `make docs` builds it of README.md, the pages under docs and the docstrings, with warnings as errors."""
 
+import hashlib
+import html
+import re
+import shutil
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+import mermaidx
+from docutils import nodes
 from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
 
 import ticketlock
 
 project = "ticketlock"
 release = ticketlock.__version__
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinxcontrib.mermaid"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
 
 # The whole repository is the source, so that a link leads to the same page in the repository and on the site.
 root_doc = "README"
@@ -25,11 +33,14 @@ exclude_patterns = [".*", "build", "dist", "node_modules", "cdk.out"]
 
 # The anchors that code hosts make of headings.
 myst_heading_anchors = 4
-# Diagrams are drawn in the reader's browser, by a library that it loads; without it, it shows their text.
 myst_fence_as_directive = ["mermaid"]
-mermaid_version = "11.12.1"
-mermaid_fullscreen = False
+_DRAWN = "_diagrams"
+# Dense; and with a seed, or no two pictures of one text are alike.
+_DIAGRAMS = {"handDrawnSeed": 1, "flowchart": {"nodeSpacing": 20, "rankSpacing": 30}}
 highlight_language = "none"
+# What a reader types of a sample of a terminal.
+copybutton_prompt_text = "$ "
+copybutton_only_copy_prompt_lines = True
 
 autodoc_default_options = {
     "members": True,
@@ -46,7 +57,8 @@ napoleon_numpy_docstring = False
 napoleon_use_ivar = True
 
 html_theme = "furo"
-html_title = "ticketlock"
+html_title = f"ticketlock {release}"
+html_favicon = "static/favicon.svg"
 html_show_copyright = False
 html_show_sphinx = False
 html_copy_source = False
@@ -54,13 +66,17 @@ html_show_sourcelink = False
 html_extra_path = ["root"]
 html_static_path = ["static"]
 html_css_files = ["site.css"]
+html_search_scorer = str(Path(__file__).with_name("search.js"))
 
 # The order of the pages at the side of the site, of which no page of the repository has to speak.
 _SECTIONS: Mapping[str, Sequence[str]] = {
-    "Understand": ("how-it-works", "coming-from", "guarantees", "glossary"),
-    "Use": ("construct", "workflows", "python", "units", "command"),
+    "Decide": ("deciding", "costs", "coming-from", "leaving"),
+    "Understand": ("how-it-works", "guarantees", "glossary"),
+    "Use": ("construct", "workflows", "python", "durable", "recipes", "units", "command"),
     "Operate": ("operations", "runbook", "threat-model"),
-    "Reference": tuple(f"reference/{module}" for module in ("locks", "errors", "units", "asyncio", "testing", "cdk")),
+    "Reference": tuple(
+        f"reference/{module}" for module in ("locks", "errors", "units", "asyncio", "durable", "testing", "cdk")
+    ),
 }
 _PROJECT = ("docs/proof", "spec/README", "docs/decisions/README", "examples/*/README")
 _PROJECT_FILES = ("CONTRIBUTING", "CHANGELOG", "SECURITY")
@@ -81,8 +97,35 @@ def _contents_of(page: str) -> str:
     return "".join(_tree(pages, ":hidden:", ":glob:", f":caption: {name}") for name, pages in sections.items())
 
 
+class Diagram(SphinxDirective):
+    """A picture of what is written in Mermaid's language, drawn when the page is read."""
+
+    has_content = True
+
+    def run(self) -> list[nodes.Node]:
+        """Draw it beside what else is known of the pages, and show it; alone it can be made larger."""
+        text = "\n".join(self.content)
+        drawn = mermaidx.render(text, theme="neutral", config=_DIAGRAMS).svg()
+        name = f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.svg"
+        folder = Path(self.env.doctreedir, _DRAWN)
+        folder.mkdir(exist_ok=True)
+        (folder / name).write_text(drawn)
+        width, *_ = re.findall(r"max-width: (\S+)px", drawn)
+        to = "../" * self.env.docname.count("/") + f"{_DRAWN}/{name}"
+        img = f'<img src="{to}" width="{float(width):.0f}" alt="{html.escape(text)}">'
+        return [nodes.raw("", f'<a class="diagram" href="{to}">{img}</a>', format="html")]
+
+
+def _add_diagrams(app: Sphinx, error: Exception | None) -> None:
+    if error is None:
+        shutil.copytree(app.doctreedir / _DRAWN, app.outdir / _DRAWN, dirs_exist_ok=True)
+
+
 def setup(app: Sphinx) -> None:
     """Let pages and docstrings be as they are in the repository."""
+    app.add_directive("mermaid", Diagram)
+    app.connect("build-finished", _add_diagrams)
+    app.connect("html-page-context", _describe)
     app.connect("source-read", _add_contents)
     # Before napoleon, which makes lists of "Args:".
     app.connect("autodoc-process-docstring", _mark_code, priority=400)
@@ -91,6 +134,16 @@ def setup(app: Sphinx) -> None:
 
 def _add_contents(_app: Sphinx, page: str, source: list[str]) -> None:
     source[0] += _contents_of(page)
+
+
+def _describe(
+    _app: Sphinx, _page: str, _template: str, context: dict[str, Any], document: nodes.document | None
+) -> None:
+    """Describe a page by its first paragraph, for search engines and previews of links."""
+    first = None if document is None else document.next_node(nodes.paragraph)
+    if first is not None:
+        said = html.escape(" ".join(first.astext().split()))
+        context["metatags"] += f'<meta name="description" content="{said}">'
 
 
 def _mark_code(_app: Sphinx, _what: str, _name: str, _member: Any, _options: Any, lines: list[str]) -> None:

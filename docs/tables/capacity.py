@@ -19,7 +19,7 @@ def of_each_step() -> str:
 
     Steps of executions are left out: what they cost is told with their transitions, in docs/workflows.md.
     """
-    alone, many = _lived(0), _lived(OTHERS)
+    alone, many = lived(0), lived(OTHERS)
     of_clients = [step for step in alone if not step.name.startswith(("an execution", "..."))]
     steps = [("", "writes", "reads"), *((step.name, _writes(step), _figure(step.reads)) for step in of_clients)]
     width = max(len(name) for name, *_ in steps) + 2
@@ -34,7 +34,8 @@ def of_each_step() -> str:
     return "\n".join(lines)
 
 
-def _lived(others: int) -> list[Step]:
+def lived(others: int) -> list[Step]:
+    """Every operation of a lock with so many other holders."""
     memory = Engine("memory", None, "", MemoryDynamoDB(lock_table=None))
     with patch.dict(os.environ, _NO_ACCOUNT):
         engine = replace(memory, table_name=create_table(memory.client()))

@@ -32,6 +32,7 @@ _FORMS = {
     "data_tables": "names or ARNs",
     "flag": "",
     "hand_over": "`callback`, `poll`",
+    "log_level": "`all`, `error`, `fatal`, `off`",
     "record_wait": "or `Infinity`",
     "removal_policy": "`retain`, `destroy`",
     "retention": "days, or `infinite`",
@@ -43,6 +44,7 @@ _FORMS = {
     "whole_number": "",
 }
 _OF_CONTEXT_ALONE = {
+    "examples": "an example function and an example workflow as targets; by default if there are no `targets`",
     "permissions_boundary": "the permissions boundary of every role",
     "managed_policies": "managed policies in place of the roles' inline ones",
     "transactions": "also deploy a `TransactionTables`, with the same settings",

@@ -6,9 +6,6 @@ _FOLDER = Path(__file__).parents[1] / "decisions"
 
 
 def listed() -> str:
-    """A row for each decision: its number, and its title as a link."""
-    rows = ["| | decision |", "|---|---|"]
-    for file in sorted(_FOLDER.glob("0*.md")):
-        number, title = file.read_text().splitlines()[0].removeprefix("# ").split(". ", 1)
-        rows.append(f"| {number} | [{title}]({file.name}) |")
-    return "\n".join(rows)
+    """A line for each decision: its number and its title, as a link."""
+    titles = {file.name: file.read_text().splitlines()[0] for file in sorted(_FOLDER.glob("0*.md"))}
+    return "\n".join(f"- [{title.removeprefix('# ').replace('. ', ': ', 1)}]({name})" for name, title in titles.items())

@@ -4,11 +4,13 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import fields
 from textwrap import fill
 from typing import Any
 
 from ticketlock import LockClient, aio
 from ticketlock import errors as of_ticketlock
+from ticketlock.client._arguments import AcquireArguments
 
 # What a docstring leaves to the page.
 _BOUNDS = {
@@ -85,7 +87,10 @@ def _documented(call: Callable[..., Any]) -> list[tuple[list[str], str]]:
 
 def _defaults(call: Callable[..., Any]) -> dict[str, Any]:
     parameters = inspect.signature(call).parameters.values()
-    return {each.name: each.default for each in parameters if each.kind is each.KEYWORD_ONLY}
+    defaults = {each.name: each.default for each in parameters if each.kind is each.KEYWORD_ONLY}
+    if any("AcquireOptions" in str(each.annotation) for each in parameters):
+        defaults |= {each.name: each.default for each in fields(AcquireArguments)}
+    return defaults
 
 
 def _summary(error: type) -> str:

@@ -7,7 +7,7 @@ from ticketlock.testing._parameters import OPTIONAL, REQUIRED, service_model
 
 
 def operations() -> str:
-    """Its operations; those that lack parameters of DynamoDB's with these."""
+    """Its operations; those that lack parameters of DynamoDB's with these; and the operations that it lacks."""
     whole, lacking = [], []
     for operation, required in sorted(REQUIRED.items()):
         members = service_model().operation_model(operation).input_shape.members
@@ -17,6 +17,8 @@ def operations() -> str:
         else:
             whole.append(operation)
     lines = [f"`MemoryDynamoDB` has {_code(whole)}, each with all parameters, and:", "", *lacking]
+    others = sorted(set(service_model().operation_names) - REQUIRED.keys())
+    lines += ["", f"It has neither streams nor {_code(others)}."]
     return "\n".join(fill(line, 120, subsequent_indent="  " * (line[:1] == "-")) for line in lines)
 
 

@@ -1,12 +1,17 @@
 """The state machine as Mermaid flowcharts, from its definition and nothing else."""
 
-import json
 import re
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
-DEFINITION = Path(__file__).parents[2] / "statemachines" / "serialize.asl.json"
+from ticketlock_cdk.lock.serialize_machine import serialize_definition
+from ticketlock_cdk.lock.settings import LockSettings
+from ticketlock_cdk.lock.targets import parse_target
+
+DEFINITION: Mapping[str, Any] = serialize_definition(
+    LockSettings(lease_s=60, poll_s=5), [parse_target("target", "arn:aws:lambda:eu-west-1:123456789012:function:work")]
+)
+"""Of a deployment whose targets are functions."""
 
 # The end of a task's resource, and what runs there.
 _RESOURCES = {
@@ -17,12 +22,11 @@ _RESOURCES = {
 }
 
 
-def flowcharts(definition: Path = DEFINITION) -> str:
+def flowcharts(machine: Mapping[str, Any] = DEFINITION) -> str:
     """The states and where they lead, and those of each branch of `Hold`.
 
     Dashed arrows are caught errors; retries of failed calls are left out.
     """
-    machine: Mapping[str, Any] = json.loads(definition.read_text())
     return "\n\n".join(_flowcharts("", machine))
 
 
@@ -45,7 +49,10 @@ def _lines(states: Mapping[str, Any]) -> Iterator[str]:
             del edges[source, target, "-->"]
     together = {name for names in failures.values() for name in names}
     yield from (f"  {_node(name, state)}" for name, state in states.items() if name not in together)
-    for (source, target, arrow), labels in edges.items():
+    # In the states' order, in which Mermaid draws fewer arrows behind boxes.
+    place = {name: number for number, name in enumerate(states)}
+    for source, target, arrow in sorted(edges, key=lambda each: (place[each[0]], place[each[1]])):
+        labels = edges[source, target, arrow]
         told = f'|"{" or ".join(labels)}"|' if labels else ""
         yield f"  {_id(source)} {arrow}{told} {_id(target)}"
     for source, names in failures.items():

@@ -79,7 +79,7 @@ _ROWS = {
     "k#": ("keys that a unit with read locks marks", "when it is closed"),
     "w#": ("writes that do not fit into the head", "when it is closed; if saved, by TTL"),
     "c#": ("an operator's correction of an item", "after 366 days"),
-    "receipt": ("the outcome of `name#...`", "after 30 days, or `keep_names_for`"),
+    "receipt": ("the outcome and result of `name#...`", "after 30 days, or `keep_names_for`"),
     "owned": ("a unit saved under `owner#...`", "a day after `keep_for`"),
     "ended": ("`owner#...` has ended", "30 days after the last `end_owner`"),
     "guard": ("partitions of a guarded table, `guard#...`", "never: up to 16,384 a table"),
@@ -96,7 +96,7 @@ _ROLES = {
     "only reads, outside units": (access.READ_BESIDE_UNITS, access.READ_BESIDE_UNITS),
     "sweeps": (access.SWEEP_RECORDS, access.FINISH_ITEMS),
     "calls `units.end_owner`": (access.ROLL_BACK_SAVED, ()),
-    "lists open units": (("dynamodb:BatchGetItem", "dynamodb:GetItem"), ()),
+    "lists open units": (access.SHOW_OPEN_UNITS, ()),
     "is `ticketlock units`": (_OPERATORS_RECORDS, _OPERATORS_ITEMS),
 }
 _LISTING = ("sweeps", "lists open units", "is `ticketlock units`")

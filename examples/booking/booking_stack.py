@@ -1,7 +1,5 @@
 """Bookings: a workflow whose states add to one unit of work, which the last one commits."""
 
-import shutil
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,9 +11,7 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
 from constructs import Construct
-from ticketlock_cdk import TransactionTables
-
-import ticketlock
+from ticketlock_cdk import TransactionTables, code_with_ticketlock
 
 _FUNCTION = Path(__file__).with_name("function")
 STATES = ("take_seat", "take_room", "pay", "let_go")
@@ -66,9 +62,8 @@ class BookingStack(Stack):
             CfnOutput(self, name, value=value)
 
     def _functions(self) -> Mapping[str, lambda_.Function]:
-        with tempfile.TemporaryDirectory() as folder:
-            code = lambda_.Code.from_asset(str(_with_ticketlock(Path(folder))))
-            made = {name: self._function(name, code) for name in STATES}
+        code = code_with_ticketlock(self, _FUNCTION)
+        made = {name: self._function(name, code) for name in STATES}
         for function in made.values():
             self._units.grant_units(function)
         return made
@@ -134,11 +129,3 @@ def booking(scope: Construct, functions: Mapping[str, lambda_.IFunction]) -> sfn
         each.add_catch(begin_again, errors=["UnitRolledBack", "UnitConflict"], result_path=nothing)
         each.add_catch(give_up, result_path="$.failure")
     return take_seat.next(take_room).next(pay)
-
-
-def _with_ticketlock(folder: Path) -> Path:
-    """A folder of the functions and the library; the library needs only boto3, which the runtime has."""
-    ignored = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(_FUNCTION, folder, dirs_exist_ok=True, ignore=ignored)
-    shutil.copytree(Path(ticketlock.__file__).parent, folder / "ticketlock", ignore=ignored)
-    return folder

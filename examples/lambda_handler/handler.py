@@ -14,6 +14,6 @@ locks = LockClient(os.environ["LOCK_TABLE"])
 
 # The record wait ends before the function's time-out, so that the caller leaves the queue and gets a named error.
 @locks.serialized(key="order-{event[orderId]}", record_wait=20, lease_as="lease")
-def handler(event: dict[str, Any], _: object, *, lease: Lease) -> dict[str, Any]:
+def handler(lease: Lease, event: dict[str, Any], _: object) -> dict[str, Any]:
     """Change one order, alone."""
     return {"orderId": event["orderId"], "fencingToken": lease.fencing_token}

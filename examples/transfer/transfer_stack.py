@@ -1,7 +1,5 @@
 """A transfer: money moves between two accounts in a unit of work, while the workflow holds the giver's lock."""
 
-import shutil
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +11,7 @@ from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
 from constructs import Construct
-from ticketlock_cdk import TicketLock, TransactionTables
-
-import ticketlock
+from ticketlock_cdk import TicketLock, TransactionTables, code_with_ticketlock
 
 _FUNCTION = Path(__file__).with_name("function")
 
@@ -84,33 +80,24 @@ class TransferStack(Stack):
         )
 
     def _function(self) -> lambda_.Function:
-        with tempfile.TemporaryDirectory() as folder:
-            function = lambda_.Function(
-                self,
-                "Transfer",
-                code=lambda_.Code.from_asset(str(_with_ticketlock(Path(folder)))),
-                handler="transfer.handler",
-                runtime=lambda_.Runtime.PYTHON_3_14,
-                architecture=lambda_.Architecture.ARM_64,
-                memory_size=512,
-                timeout=Duration.seconds(30),
-                log_group=logs.LogGroup(self, "TransferLogs", removal_policy=RemovalPolicy.DESTROY),
-                environment={
-                    "ACCOUNTS_TABLE": self._accounts.table_name,
-                    "LOCK_TABLE": self._lock.table.table_name,
-                    "RECEIPTS_URL": self._receipts.queue_url,
-                    "UNITS_TABLE": self._units.table.table_name,
-                },
-            )
+        function = lambda_.Function(
+            self,
+            "Transfer",
+            code=code_with_ticketlock(self, _FUNCTION),
+            handler="transfer.handler",
+            runtime=lambda_.Runtime.PYTHON_3_14,
+            architecture=lambda_.Architecture.ARM_64,
+            memory_size=512,
+            timeout=Duration.seconds(30),
+            log_group=logs.LogGroup(self, "TransferLogs", removal_policy=RemovalPolicy.DESTROY),
+            environment={
+                "ACCOUNTS_TABLE": self._accounts.table_name,
+                "LOCK_TABLE": self._lock.table.table_name,
+                "RECEIPTS_URL": self._receipts.queue_url,
+                "UNITS_TABLE": self._units.table.table_name,
+            },
+        )
         self._units.grant_units(function)
         self._lock.grant_fence(function)
         self._receipts.grant_send_messages(function)
         return function
-
-
-def _with_ticketlock(folder: Path) -> Path:
-    """A folder of the function and the library; the library needs only boto3, which the runtime has."""
-    ignored = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(_FUNCTION, folder, dirs_exist_ok=True, ignore=ignored)
-    shutil.copytree(Path(ticketlock.__file__).parent, folder / "ticketlock", ignore=ignored)
-    return folder

@@ -1,4 +1,4 @@
-"""Finds the definitions and handlers, and builds the functions' assets: one for locks, one for units.
+"""Finds the definitions and handlers, and builds assets of functions: for locks, units, dashboards, and users' own.
 
 In a wheel they are beside this package, in a checkout at its top. Both give the same asset: the handlers, the library
 and the pinned third-party packages, without boto3, which the Python runtimes include:
@@ -11,7 +11,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,7 +24,7 @@ _BUNDLED = _PACKAGE / "_bundled"
 # Files that differ between installations, or that a function does not need.
 _LEFT_OUT = (".*", "__pycache__", "*.pyc", "*.dist-info", "py.typed")
 # The parts of ticketlock that functions do not need.
-_NOT_FOR_FUNCTIONS = ("__main__.py", "_for_tasks", "aio", "cli", "testing")
+_NOT_FOR_FUNCTIONS = ("__main__.py", "_for_tasks", "aio", "cli", "durable", "testing")
 
 
 class ThirdPartyError(Exception):
@@ -98,8 +99,9 @@ class Asset:
     left_out: Sequence[str]
 
 
-OF_LOCKS = Asset("ticketlock-functions", ".", ("_expressions", "units"))
-OF_UNITS = Asset("ticketlock-functions-of-units", "of_units", ("workflow",))
+OF_LOCKS = Asset("ticketlock-functions", ".", ("_expressions", "report", "units"))
+OF_UNITS = Asset("ticketlock-functions-of-units", "of_units", ("report", "workflow"))
+OF_DASHBOARDS = Asset("ticketlock-functions-of-dashboards", "of_dashboards", ("workflow",))
 
 
 def source_folder(name: str) -> Path:
@@ -125,10 +127,7 @@ def stage_functions(parent: Path, asset: Asset = OF_LOCKS) -> Path:
         ThirdPartyError: the third-party packages cannot be installed.
     """
     functions = source_folder("functions")
-    parent.mkdir(parents=True, exist_ok=True)
-    # It gets its final name only when it is complete, since another synthesis may use the same parent.
-    with tempfile.TemporaryDirectory(prefix="ticketlock-staging-", dir=parent) as folder:
-        staged = Path(folder) / "functions"
+    with _staging(parent) as staged:
         staged.mkdir()
         for handler in sorted((functions / asset.handlers).glob("*.py")):
             shutil.copyfile(handler, staged / handler.name)
@@ -138,8 +137,39 @@ def stage_functions(parent: Path, asset: Asset = OF_LOCKS) -> Path:
                 _copy(package, staged / package.name)
             elif package.suffix == ".py":
                 shutil.copyfile(package, staged / package.name)
-        _make_readable(staged)
-        return put_in_place(staged, parent / f"{asset.name}-{_content_hash(staged)}")
+        return _put_by_content(staged, parent / asset.name)
+
+
+def stage_with_library(parent: Path, folder: Path) -> Path:
+    """Build an asset of a user's functions and ticketlock, once for each content.
+
+    Args:
+        parent: as for ``stage_functions``.
+        folder: what the functions import, but ticketlock and what the runtime has.
+
+    Raises:
+        ValueError: it is no folder, or has a ticketlock of its own.
+    """
+    if not folder.is_dir() or (folder / "ticketlock").exists():
+        found = "has a ticketlock of its own" if folder.is_dir() else "is no folder"
+        raise ValueError(f"folder is {str(folder)!r}, which {found}; allowed: the folder of your functions' own code")
+    with _staging(parent) as staged:
+        shutil.copytree(folder, staged, ignore=shutil.ignore_patterns("__pycache__"))
+        _copy(Path(ticketlock.__file__).parent, staged / "ticketlock", "__main__.py", "cli", "testing")
+        return _put_by_content(staged, parent / "functions-with-ticketlock")
+
+
+@contextmanager
+def _staging(parent: Path) -> Iterator[Path]:
+    """Where to build an asset: it gets its final name when it is complete, since other syntheses may use its parent."""
+    parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="ticketlock-staging-", dir=parent) as folder:
+        yield Path(folder) / "functions"
+
+
+def _put_by_content(staged: Path, name: Path) -> Path:
+    _make_readable(staged)
+    return put_in_place(staged, name.with_name(f"{name.name}-{_content_hash(staged)}"))
 
 
 def _copy(source: Path, target: Path, *left_out: str) -> None:
@@ -151,7 +181,7 @@ def _make_readable(folder: Path) -> None:
     # The asset's files keep their modes, and a function runs as another user: a strict umask would lock it out.
     # https://repost.aws/knowledge-center/lambda-deployment-package-errors
     for path in (folder, *folder.rglob("*")):
-        path.chmod(0o755 if path.is_dir() else 0o644)
+        path.chmod(0o755 if path.is_dir() or path.stat().st_mode & 0o100 else 0o644)
 
 
 def _content_hash(folder: Path) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 from aws_cdk import Duration, RemovalPolicy
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
+from aws_cdk import aws_stepfunctions as sfn
 from constructs import Node
 
 from ticketlock_cdk.lock import AlarmThresholds, HandOver, RecordWait
@@ -96,14 +97,14 @@ class Context:
             raise _refused(name, value, "a whole number")
         return None if value is None else int(value)
 
-    def bound(self, name: str, *, default: int | None) -> int | None:
-        """Read a whole number, or ``none``; the construct checks its bounds."""
+    def bound(self, name: str) -> int | None:
+        """Read a whole number, or ``none``, as if it were not given; the construct checks its bounds."""
         value = self._given(name)
-        if value == "none":
+        if value is None or value == "none":
             return None
-        if value is not None and not str(value).strip().isdecimal():
+        if not str(value).strip().isdecimal():
             raise _refused(name, value, "a whole number, or none")
-        return default if value is None else int(value)
+        return int(value)
 
     def architecture(self, name: str) -> lambda_.Architecture:
         """``arm64``, which is the default, or ``x86_64``."""
@@ -111,6 +112,13 @@ class Context:
         if value not in _ARCHITECTURES:
             raise _refused(name, value, " or ".join(_ARCHITECTURES))
         return _ARCHITECTURES[value]
+
+    def log_level(self, name: str) -> sfn.LogLevel:
+        """``all``, which is the default, ``error``, ``fatal`` or ``off``."""
+        value = str(self._given(name) or sfn.LogLevel.ALL.name)
+        if value.upper() not in sfn.LogLevel.__members__:
+            raise _refused(name, value, " or ".join(each.lower() for each in sfn.LogLevel.__members__))
+        return sfn.LogLevel[value.upper()]
 
     def hand_over(self, name: str) -> HandOver:
         """``callback``, which is the default, or ``poll``."""

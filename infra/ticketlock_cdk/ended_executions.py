@@ -13,7 +13,7 @@ from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
 from ticketlock_cdk.either_stack import scopes_of
-from ticketlock_cdk.nag import NIST, acknowledge
+from ticketlock_cdk.nag import acknowledge
 from ticketlock_cdk.tables import let_send
 
 _ENDS = ["FAILED", "TIMED_OUT", "ABORTED"]
@@ -90,6 +90,27 @@ class EndedExecutions:
             rule.add_event_pattern(detail={"stateMachineArn": [machine.state_machine_arn]})
         self._rules[place.node.path] = (rules, machines + 1)
 
+    def watch_durable(self, place: Construct, function: lambda_.IFunction) -> None:
+        """Invoke the function after the executions of a durable function, of any version: also after those that have
+        succeeded, since a branch may have been suspended when its siblings were enough.
+
+        https://docs.aws.amazon.com/lambda/latest/dg/durable-monitoring.html
+        """
+        rule = events.Rule(
+            place,
+            f"{self._rule_id}OfDurable",
+            event_pattern=events.EventPattern(
+                source=["aws.lambda"],
+                detail_type=["Durable Execution Status Change"],
+                detail={
+                    "status": ["SUCCEEDED", "FAILED", "TIMED_OUT", "STOPPED"],
+                    "functionArn": [{"prefix": f"{function.function_arn}:"}],
+                },
+            ),
+        )
+        queue = sqs.Queue.from_queue_arn(rule, "DeadLetters", self._dead_letter_queue.queue_arn)
+        rule.add_target(targets.LambdaFunction(self._function, dead_letter_queue=queue))
+
     def _new_rules(self, place: Construct, machine: sfn.IStateMachine) -> Sequence[events.Rule]:
         if self._number_of_rules == _MOST_RULES:
             raise ValueError(
@@ -135,7 +156,7 @@ def _send_failures(
         let_send(may_send, encryption_key)
     assert function.role is not None
     may_send.attach_to_role(function.role)
-    acknowledge(function, "LambdaDLQ", pack=NIST, reason="A queue gets what fails for good, with its error.")
+    acknowledge(function, "LambdaDLQ")
     # Lambda refuses a destination to which the role may not send. The dependency is explicit: whether a function waits
     # for its role's policies depends on the app's feature flag createNewPoliciesWithAddToRolePolicy.
     invoke_config.node.add_dependency(may_send)

@@ -9,9 +9,8 @@ from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
 from ticketlock_cdk.machine_logs import machine_log_group
-from ticketlock_cdk.nag import acknowledge_wildcard
+from ticketlock_cdk.nag import acknowledge, acknowledge_wildcard
 
-_LONGEST_SLEEP_S = 10
 _FAILED = "ExampleFailed"
 _FUNCTION = f"""\
 import time
@@ -23,7 +22,7 @@ class {_FAILED}(Exception):
 
 def handler(event, _context):
     started = time.time()
-    time.sleep(min(max(float(event.get("seconds", 1)), 0), {_LONGEST_SLEEP_S}))
+    time.sleep(max(float(event.get("seconds", 1)), 0))
     print("slept for", event["lock"]["entity"])
     if "fail" in event:
         raise {_FAILED}(event["fail"])
@@ -31,7 +30,9 @@ def handler(event, _context):
 """
 
 
-def example_workflow(scope: Construct, id: str, *, encryption_key: kms.IKey | None) -> sfn.StateMachine:
+def example_workflow(
+    scope: Construct, id: str, *, encryption_key: kms.IKey | None, tracing: bool = True
+) -> sfn.StateMachine:
     """A workflow that waits for the ``seconds`` of its input, 1 if it has none, and returns its input.
 
     With ``fail`` in its input, a text, it fails with that as the cause instead.
@@ -68,7 +69,7 @@ def example_workflow(scope: Construct, id: str, *, encryption_key: kms.IKey | No
         id,
         comment="An example of a workflow that runs under the lock.",
         definition_body=sfn.DefinitionBody.from_chainable(choice),
-        tracing_enabled=True,
+        tracing_enabled=tracing,
         logs=sfn.LogOptions(
             destination=machine_log_group(
                 scope,
@@ -80,14 +81,19 @@ def example_workflow(scope: Construct, id: str, *, encryption_key: kms.IKey | No
             level=sfn.LogLevel.ALL,
         ),
     )
-    acknowledge_wildcard(machine, reason="X-Ray and the delivery of logs name no resources.")
+    acknowledge_wildcard(machine, "services")
+    if not tracing:
+        acknowledge(machine, "SF2", "StepFunctionStateMachineXray")
     return machine
 
 
-def example_function(scope: Construct, id: str, *, encryption_key: kms.IKey | None) -> lambda_.Function:
-    """A function that sleeps for the ``seconds`` of its input, at most 10, and returns when, and under which lock.
+def example_function(
+    scope: Construct, id: str, *, encryption_key: kms.IKey | None, tracing: bool = True
+) -> lambda_.Function:
+    """A function that sleeps for the ``seconds`` of its input, and returns when, and under which lock.
 
-    With ``fail`` in its input, a text, it raises an error with that message instead.
+    As every function it may run for 15 minutes. With ``fail`` in its input, a text, it raises an error with that
+    message instead.
     """
     log_group = logs.LogGroup(
         scope,
@@ -98,16 +104,20 @@ def example_function(scope: Construct, id: str, *, encryption_key: kms.IKey | No
     )
     role = iam.Role(scope, f"{id}Role", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
     log_group.grant_write(role)
-    acknowledge_wildcard(role, reason="X-Ray names no resources.")
-    return lambda_.Function(
+    acknowledge_wildcard(role, "services")
+    function = lambda_.Function(
         scope,
         id,
         code=lambda_.Code.from_inline(_FUNCTION),
         handler="index.handler",
         runtime=lambda_.Runtime.PYTHON_3_14,
         architecture=lambda_.Architecture.ARM_64,
-        timeout=Duration.seconds(_LONGEST_SLEEP_S + 5),
-        tracing=lambda_.Tracing.ACTIVE,
+        memory_size=128,
+        timeout=Duration.minutes(15),
+        tracing=lambda_.Tracing.ACTIVE if tracing else lambda_.Tracing.DISABLED,
         log_group=log_group,
         role=role,
     )
+    of_tracing = () if tracing else ("LambdaTracing",)
+    acknowledge(function, "LambdaConcurrency", "LambdaDLQ", "LambdaInsideVPC", *of_tracing)
+    return function

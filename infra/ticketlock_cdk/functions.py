@@ -12,11 +12,12 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sqs as sqs
+from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from ticketlock_cdk.assets import Asset, stage_functions
-from ticketlock_cdk.checks import check_bound
-from ticketlock_cdk.nag import NIST, acknowledge, acknowledge_wildcard
+from ticketlock_cdk.assets import Asset, stage_functions, stage_with_library
+from ticketlock_cdk.checks import check_bound, check_flag
+from ticketlock_cdk.nag import acknowledge, acknowledge_wildcard
 from ticketlock_cdk.network import Network, let_join
 from ticketlock_cdk.tables import let_rules_use, let_write
 
@@ -36,6 +37,8 @@ class Hosting:
         log_retention: how long logs are kept.
         removal_policy: what happens to the logs when they leave the stack.
         encryption_key: the key of the logs; None for the service's own.
+        tracing: whether X-Ray traces functions and state machines.
+        log_level: which events of executions are logged.
     """
 
     memory_mb: int
@@ -44,16 +47,38 @@ class Hosting:
     log_retention: logs.RetentionDays
     removal_policy: RemovalPolicy
     encryption_key: kms.IKey | None
+    tracing: bool = True
+    log_level: sfn.LogLevel = sfn.LogLevel.ALL
 
     def __post_init__(self) -> None:
         check_bound("memory_size", self.memory_mb, _LEAST_MEMORY_MB, 10_240)
+        check_flag("tracing", self.tracing)
 
 
 def code_of(scope: Construct, asset: Asset) -> lambda_.Code:
     """The code of functions in this scope."""
+    return lambda_.Code.from_asset(str(stage_functions(_assets_of(scope), asset)))
+
+
+def code_with_ticketlock(scope: Construct, folder: str | Path) -> lambda_.Code:
+    """The code of functions of yours and ticketlock beside it, which several of them may share.
+
+    For Python 3.11 or newer. Ticketlock needs boto3 alone, which Lambda's runtimes have.
+
+    Args:
+        scope: where the functions are.
+        folder: their code, with the packages that it imports, if any.
+
+    Raises:
+        ValueError: it is no folder, or has a ticketlock of its own.
+    """
+    return lambda_.Code.from_asset(str(stage_with_library(_assets_of(scope), Path(folder))))
+
+
+def _assets_of(scope: Construct) -> Path:
     stage = Stage.of(scope)
     assert stage is not None  # a construct outside an app cannot be synthesised
-    return lambda_.Code.from_asset(str(stage_functions(Path(stage.asset_outdir), asset)))
+    return Path(stage.asset_outdir)
 
 
 def new_function(
@@ -65,11 +90,14 @@ def new_function(
     timeout: Duration,
     service_name: str,
     table: dynamodb.ITable,
-    actions: Sequence[str],
     hosting: Hosting,
+    actions: Sequence[str] = (),
     **more: Any,
 ) -> lambda_.Function:
-    """Make a function, its log group and its role, which may write only to that group, and do this to the table."""
+    """Make a function, its log group and its role, which may write only to that group, and do this to the table.
+
+    Without actions the caller lets it read the table.
+    """
     log_group = logs.LogGroup(
         scope,
         f"{id}Logs",
@@ -83,7 +111,7 @@ def new_function(
     network = hosting.network
     if network is not None:
         let_join(role)
-    acknowledge_wildcard(role, reason="X-Ray, and EC2 where Lambda makes network interfaces, name no resources.")
+    acknowledge_wildcard(role, "services")
     function = lambda_.Function(
         scope,
         id,
@@ -93,19 +121,21 @@ def new_function(
         architecture=hosting.architecture,
         memory_size=hosting.memory_mb,
         timeout=timeout,
-        tracing=lambda_.Tracing.ACTIVE,
+        tracing=lambda_.Tracing.ACTIVE if hosting.tracing else lambda_.Tracing.DISABLED,
         log_group=log_group,
         role=role,
         environment={"TABLE_NAME": table.table_name, "POWERTOOLS_SERVICE_NAME": service_name},
         **({} if network is None else network.function_properties),
         **more,
     )
-    function.add_to_role_policy(iam.PolicyStatement(actions=list(actions), resources=[table.table_arn]))
-    if table.encryption_key is not None:
-        let_write(function, table.encryption_key)
+    if actions:
+        function.add_to_role_policy(iam.PolicyStatement(actions=list(actions), resources=[table.table_arn]))
+        if table.encryption_key is not None:
+            let_write(function, table.encryption_key)
     if more.get("reserved_concurrent_executions") is None:
-        reason = "Reserved if asked for: a new account has nothing to reserve, and a bound on a step may end leases."
-        acknowledge(function, "LambdaConcurrency", pack=NIST, reason=reason)
+        acknowledge(function, "LambdaConcurrency")
+    if not hosting.tracing:
+        acknowledge(function, "LambdaTracing")
     return function
 
 
@@ -131,7 +161,7 @@ def new_dead_letter_queue(scope: Construct, id: str, hosting: Hosting) -> sqs.Qu
             conditions={"ArnLike": {"aws:SourceArn": rules}},
         )
     )
-    acknowledge(queue, "SQS3", reason="It is a dead-letter queue itself.")
+    acknowledge(queue, "SQS3", "SQSRedrivePolicy")
     if encryption_key is not None:
         let_rules_use(encryption_key, scope)
     return queue

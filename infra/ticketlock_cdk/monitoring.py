@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 from aws_cdk import Duration, Names
 from aws_cdk import aws_cloudwatch as cloudwatch
@@ -13,7 +13,10 @@ from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
+from ticketlock_cdk.assets import OF_DASHBOARDS
 from ticketlock_cdk.checks import check_bound, check_flag
+from ticketlock_cdk.functions import Hosting, code_of, new_function
+from ticketlock_cdk.nag import acknowledge
 
 NAMESPACE = "ticketlock"
 MINUTE = Duration.minutes(1)
@@ -24,7 +27,9 @@ PERIOD = Duration.minutes(5)
 _DEAD_LETTERS = 'docs/operations.md, "A message in a dead-letter queue"'
 
 _SPAN = Duration.hours(3)
-_WIDTH, _STATUS_HEIGHT = 24, 4
+# A reading is bounded; DynamoDB may throttle it.
+_LIVE_TIMEOUT = Duration.seconds(30)
+_WIDTH, _STATUS_HEIGHT, _LIVE_HEIGHT = 24, 4, 14
 # A dimension's value may be longer, but should be readable.
 _LONGEST_SERVICE_NAME = 200
 
@@ -103,32 +108,43 @@ class Monitoring:
 
     Args:
         construct: the construct; descriptions of alarms begin with its path.
+        metrics: its metrics.
         table, dead_letter_queue: its table and queue.
-        has_dashboard, has_alarms: whether it asks for them.
+        hosting: what functions run on.
+        has_dashboard, has_live, has_alarms: whether it asks for them; ``has_live`` is for what is busy or open now.
         alarm_actions: what the alarms do when they fire. When they are over they notify the SNS topics among these;
             another action, such as to open an incident, would begin something new then.
         alarm_topic: one more topic that they notify.
 
     Raises:
-        ValueError: a flag is no bool; the topic is no construct; or actions are given, but alarms are off.
+        ValueError: a flag is no bool; the topic is no construct; actions without alarms, or live without a dashboard.
 
     Attributes:
+        live_report: the function whose HTML the dashboard shows; it still needs the permission to read the table.
         alarms: each alarm by the name of what it watches, such as ``LostLeases``; empty without alarms.
         dashboard: the dashboard; None without one.
     """
 
     construct: Construct
+    metrics: Metrics
+    shows: ClassVar[Literal["locks", "units"]]
     table: dynamodb.ITable
     dead_letter_queue: sqs.IQueue
+    hosting: Hosting
     has_dashboard: bool
+    has_live: bool
     has_alarms: bool
     alarm_actions: Sequence[cloudwatch.IAlarmAction]
     alarm_topic: sns.ITopic | None
     alarms: dict[str, cloudwatch.Alarm] = field(init=False, default_factory=dict)
     dashboard: cloudwatch.Dashboard | None = field(init=False, default=None)
+    live_report: lambda_.Function | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         check_flag("dashboard", self.has_dashboard)
+        check_flag("dashboard_live", self.has_live)
+        if self.has_live and not self.has_dashboard:
+            raise ValueError("dashboard_live is True and dashboard is False; allowed: together with dashboard=True")
         check_flag("alarms", self.has_alarms)
         self._actions = self._all_actions()
         if self.has_alarms:
@@ -137,6 +153,8 @@ class Monitoring:
                 self.add(name, row)
         if self.has_dashboard:
             widgets: list[list[cloudwatch.IWidget]] = [[self.log_query()], *map(_graphs, self.graphs())]
+            if self.has_live:
+                widgets.insert(0, [self._live()])
             if self.has_alarms:
                 widgets.insert(0, [_Status(self.alarms)])
             self.dashboard = cloudwatch.Dashboard(self.construct, "Dashboard", default_interval=_SPAN, widgets=widgets)
@@ -151,6 +169,32 @@ class Monitoring:
             name = "alarm_actions" if given else "alarm_topic"
             raise ValueError(f"{name} is given and alarms is False; allowed: {name} together with alarms=True")
         return (*given, *(() if topic is None else (actions.SnsAction(topic),)))
+
+    def _live(self) -> cloudwatch.IWidget:
+        """What a function returns: it is called for each viewer who lets it run, at each refresh.
+
+        https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/add_custom_widget_dashboard.html
+        """
+        self.live_report = function = new_function(
+            self.construct,
+            "LiveReport",
+            code=code_of(self.construct, OF_DASHBOARDS),
+            handler="live_report",
+            timeout=_LIVE_TIMEOUT,
+            service_name=self.metrics.service_name,
+            table=self.table,
+            hosting=self.hosting,
+        )
+        function.add_environment("SHOWS", self.shows)
+        acknowledge(function, "LambdaDLQ")
+        return cloudwatch.CustomWidget(
+            title="Now",
+            function_arn=function.function_arn,
+            width=_WIDTH,
+            height=_LIVE_HEIGHT,
+            update_on_resize=False,
+            update_on_time_range_change=False,
+        )
 
     @property
     def list_command(self) -> str:

@@ -125,7 +125,7 @@ class Policies:
         for policy in policies:
             policy.add_statements(iam.PolicyStatement(actions=list(actions), resources=[arn]))
             if arn.endswith("*"):
-                acknowledge_wildcard(policy, arn, reason="Executions have names of their own; the machine is named.")
+                acknowledge_wildcard(policy, "executions", arn)
         return bool(policies)
 
     def _new(self, place: Construct, *, is_first: bool, needed: int) -> _PolicyWithRoom | None:

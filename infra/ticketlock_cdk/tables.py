@@ -12,7 +12,7 @@ from aws_cdk import aws_kms as kms
 from constructs import Construct
 
 from ticketlock.units._records import KEY, OPEN_INDEX
-from ticketlock_cdk.nag import NIST, acknowledge
+from ticketlock_cdk.nag import acknowledge
 
 # What a principal needs to use a table with such a key, without DynamoDB's wildcards. Creating the table needs
 # kms:CreateGrant too, which only the deployment needs:
@@ -130,27 +130,15 @@ class _Kind:
         keys: the partition key and the sort key, both text.
         index: its index, as in CreateTable, with one key, which is text, and only keys projected; None for none.
         where: where to use a table with replicas.
-        without_backup_plan: why a new one is in no backup plan.
     """
 
     keys: tuple[str, str]
     index: Mapping[str, Any] | None
     where: str
-    without_backup_plan: str
 
 
-LOCKS = _Kind(
-    ("pk", "sk"),
-    None,
-    "use one lock in one Region only",
-    "It has point-in-time recovery, and a table of locks is not to be restored under their holders.",
-)
-UNITS = _Kind(
-    KEY,
-    OPEN_INDEX,
-    "run units in one Region only",
-    "It has point-in-time recovery, and is restored together with the data tables.",
-)
+LOCKS = _Kind(("pk", "sk"), None, "use one lock in one Region only")
+UNITS = _Kind(KEY, OPEN_INDEX, "run units in one Region only")
 
 
 def new_or_given(
@@ -169,7 +157,7 @@ def new_or_given(
     """
     if given is None:
         made = _new(scope, id, kind, removal_policy=removal_policy, encryption_key=encryption_key)
-        acknowledge(made, "DynamoDBInBackupPlan", pack=NIST, reason=kind.without_backup_plan)
+        acknowledge(made, "DynamoDBInBackupPlan")
         return made
     found = given_table(scope, id, given, "table")
     _check(scope, found, kind)
@@ -177,6 +165,7 @@ def new_or_given(
 
 
 def _check(scope: Construct, table: dynamodb.ITable, kind: _Kind) -> None:
+    check_has_transactions(table)
     resource = _resource(table)
     if resource is None:
         return  # nothing is known of an imported table here
@@ -320,6 +309,22 @@ def has_replicas(table: dynamodb.ITable) -> bool:
     """Whether a table is known to be in several Regions."""
     resource = _resource(table)
     return isinstance(resource, dynamodb.CfnGlobalTable) and len(_resolved(resource, resource.replicas)) > 1
+
+
+def check_has_transactions(table: dynamodb.ITable) -> None:
+    """Refuse a table that is known to have no transactions.
+
+    https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/V2globaltables_HowItWorks.html
+
+    Raises:
+        ValueError: it is a global table with strong consistency.
+    """
+    resource = _resource(table)
+    if isinstance(resource, dynamodb.CfnGlobalTable) and resource.multi_region_consistency == "STRONG":
+        raise ValueError(
+            f"table {table.node.path} is a global table with strong consistency, which has no transactions; allowed: a "
+            "table of one Region"
+        )
 
 
 def may_have_indexes(table: dynamodb.ITable) -> bool:

@@ -11,7 +11,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ticketlock_local.checkout import ROOT
@@ -45,6 +45,7 @@ class Method:
         head: its decorators and its signature.
         docstring: empty if it has none.
         body: the rest.
+        nth: which one of its name it is: an overloaded method has a head for each of its signatures.
     """
 
     name: str
@@ -53,12 +54,12 @@ class Method:
     head: str
     docstring: str
     body: str
+    nth: int = 0
 
-    def for_tasks(self, docstring: str) -> str:
+    def for_tasks(self, docstring: str, *, is_awaited: bool) -> str:
         """The same with ``await``."""
-        body = _AWAITED.sub("await ", self.body)
-        head = re.sub(r"^    def ", "    async def ", self.head, flags=re.M) if body != self.body else self.head
-        return head + docstring + body
+        text = self.head + docstring + _AWAITED.sub("await ", self.body)
+        return re.sub(r"^    def ", "    async def ", text, count=1, flags=re.M) if is_awaited else text
 
 
 def write_faces() -> int:
@@ -92,13 +93,15 @@ def generated(text: str, source: str, of: str) -> str:
     Raises:
         LocalCloudError: one of them is not in that class.
     """
-    known = {method.name: method for method in methods(source, of)}
+    known = {(method.name, method.nth): method for method in methods(source, of)}
+    awaited = {method.name for method in known.values() if _AWAITED.search(method.body)}
     lines = text.splitlines(keepends=True)
     for method in reversed(methods(text, of)):
         if _is_generated(lines[: method.begins]):
-            if method.name not in known:
+            if (method.name, method.nth) not in known:
                 raise LocalCloudError(f"`{of}` for threads has no method {method.name!r}: write it by hand")
-            lines[method.begins : method.ends] = [known[method.name].for_tasks(method.docstring)]
+            same = known[method.name, method.nth]
+            lines[method.begins : method.ends] = [same.for_tasks(method.docstring, is_awaited=same.name in awaited)]
     return "".join(lines)
 
 
@@ -106,7 +109,8 @@ def methods(text: str, of: str) -> Sequence[Method]:
     """The methods of a class, in order."""
     lines = text.splitlines(keepends=True)
     (found,) = (node for node in ast.parse(text).body if isinstance(node, ast.ClassDef) and node.name == of)
-    return [_method(node, lines) for node in found.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    made = [_method(node, lines) for node in found.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return [replace(each, nth=sum(other.name == each.name for other in made[:at])) for at, each in enumerate(made)]
 
 
 def _method(node: ast.FunctionDef | ast.AsyncFunctionDef, lines: Sequence[str]) -> Method:
@@ -115,8 +119,9 @@ def _method(node: ast.FunctionDef | ast.AsyncFunctionDef, lines: Sequence[str]) 
     head, docstring = node.body[0].lineno - 1, node.body[0].lineno - 1
     if ast.get_docstring(node) is not None:
         docstring = node.body[0].end_lineno or head
-    parts = ("".join(lines[a:b]) for a, b in ((begins, head), (head, docstring), (docstring, node.end_lineno)))
-    return Method(node.name, begins, node.end_lineno, *parts)
+    places = (begins, head), (head, docstring), (docstring, node.end_lineno)
+    signature, told, body = ("".join(lines[first:last]) for first, last in places)
+    return Method(node.name, begins, node.end_lineno, signature, told, body)
 
 
 def _is_generated(above: Sequence[str]) -> bool:

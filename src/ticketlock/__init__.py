@@ -10,7 +10,7 @@ one verb a method. ``ticketlock.units`` has transactions over items of any table
 """
 
 from ticketlock._version import __version__ as __version__
-from ticketlock.client import Lease, LeaseGroup, Lock, LockClient, Pessimistic, pessimistic
+from ticketlock.client import AcquireOptions, Lease, LeaseGroup, Lock, LockClient, Pessimistic, pessimistic
 from ticketlock.errors import (
     AlreadyHeld,
     ClientClosed,
@@ -56,6 +56,7 @@ from ticketlock.locks import (
 from ticketlock.wire import client_config
 
 __all__ = [
+    "AcquireOptions",
     "AlreadyHeld",
     "Claim",
     "ClientClosed",

@@ -11,16 +11,21 @@ from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Gene
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
 from types import FrameType
-from typing import Any, Generic, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast, overload
 
 from ticketlock._names import NAMES, AnyName, allowed_instead, like_a_template, plain
 from ticketlock.errors import TicketLockError
 
 K = TypeVar("K")
+P = ParamSpec("P")
+R = TypeVar("R")
+S = TypeVar("S")
+V_co = TypeVar("V_co", covariant=True)
 
 CallKey = str | Callable[..., AnyName]
 
 _DEEPEST = 50
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +158,49 @@ def _discard(result: Any) -> None:
         result.close()
     elif inspect.isawaitable(result) and hasattr(result, "cancel"):
         result.cancel()
+
+
+class Passing(Protocol[V_co]):
+    """A decorator whose function gets a value of this type first, or after ``self``; its callers leave that out."""
+
+    @overload
+    def __call__(self, function: Callable[Concatenate[V_co, P], R], /) -> Callable[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[S, V_co, P], R], /) -> Callable[Concatenate[S, P], R]: ...
+
+
+class Passed:
+    """The parameter in which a function gets what its decorator makes: its first one, or the one after ``self``.
+
+    Raises:
+        TypeError: the function has none of that name in such a place.
+    """
+
+    def __init__(self, function: Callable[..., Any], name: str) -> None:
+        of_all = inspect.signature(function)
+        positional = [each.name for each in of_all.parameters.values() if each.kind in _POSITIONAL]
+        if name not in positional[:2]:
+            begins = f"def {getattr(function, '__name__', 'function')}({name}, ...)"
+            raise TypeError(f"{_name_of(function)} gets {name!r} as its first argument, or after self: write {begins}")
+        self._name, self._at = name, positional.index(name)
+        self._of_callers = of_all.replace(parameters=[each for each in of_all.parameters.values() if each.name != name])
+
+    def hidden_in(self, decorated: Any) -> Callable[..., Any]:
+        """The decorated function, of which frameworks and other decorators see the signature that callers see."""
+        decorated.__signature__ = self._of_callers
+        return cast(Callable[..., Any], decorated)
+
+    def given_in(self, args: tuple[Any, ...]) -> Any:
+        """What a caller has passed in its place; None for nothing."""
+        return args[self._at] if len(args) > self._at else None
+
+    def call(self, function: Callable[..., Any], value: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """Call the function with it, and with what its caller has passed."""
+        if self._name in kwargs:
+            raise TypeError(f"{self._name!r} cannot be passed by its name: the decorator passes it")
+        if len(args) < self._at:
+            return function(*args, **{**kwargs, self._name: value})
+        return function(*args[: self._at], value, *args[self._at :], **kwargs)
 
 
 class KeyOf(Generic[K]):

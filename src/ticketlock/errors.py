@@ -202,7 +202,7 @@ class LockLost(TicketLockError):
 
 class AlreadyHeld(TicketLockError, RuntimeError):
     """This thread or task is inside of a block that holds the lock, and would wait for itself: pass
-    ``reentrant=True``.
+    ``reentrant=True``. Of a durable execution: use the lease of that block.
     """
 
 

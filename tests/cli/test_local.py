@@ -72,3 +72,23 @@ def test_it_answers_on_the_loopback_interface_until_a_signal_and_says_nothing_of
     assert "`make local`" in ended.err
     with pytest.raises(urllib.error.URLError):
         urllib.request.urlopen(endpoint, timeout=10)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"7",
+        b"{",
+        b'{"Item":' * 100_000,
+        b'{"TableName": "locks", "Item": {"pk": {"S": 1}}}',
+        b'{"TableName": "locks", "Item": {"pk": {"B": "a?=="}}}',
+    ],
+    ids=["no object", "cut", "nested", "a number for a text", "not in base64"],
+)
+def test_a_body_that_cannot_be_read_is_refused(command: Command, body: bytes) -> None:
+    endpoint, _ = endpoint_and_lines(command.start("local"))
+    asked = urllib.request.Request(endpoint, data=body, headers={"X-Amz-Target": "DynamoDB_20120810.PutItem"})
+    with pytest.raises(urllib.error.HTTPError) as answered:
+        urllib.request.urlopen(asked, timeout=10)
+    with answered.value as reply:
+        assert b"SerializationException" in reply.read()

@@ -15,9 +15,9 @@ from pathlib import Path
 import boto3
 import pytest
 import yaml  # type: ignore[import-untyped]  # ships no types
-from cli.left_units import AGO_S, left, left_insert
 from click.testing import CliRunner
 from kit.command import Command
+from kit.left_units import AGO_S, left, left_insert
 from kit.pages import blocks, rows
 from kit.units import Books, Party
 from ticketlock_cdk.lock import grants

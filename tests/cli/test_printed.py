@@ -10,9 +10,10 @@ from cli.seen import EXECUTION, printed
 from ticketlock import Claim, LockClient, LockName
 from ticketlock.cli import _commands, _units
 from ticketlock.cli._exits import Explained
-from ticketlock.cli._settings import CommandSettings, Duration, settings_of
-from ticketlock.cli._show import Listed, list_table, state, state_tables
-from ticketlock.cli._wording import short_owner, short_span
+from ticketlock.cli._options import Duration
+from ticketlock.cli._settings import CommandSettings, settings_of
+from ticketlock.cli._show import list_table, state, state_tables
+from ticketlock.report import Listed, short_owner, short_span
 from ticketlock.testing import MemoryDynamoDB
 
 GROUP = _commands._ticketlock

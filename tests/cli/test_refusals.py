@@ -69,7 +69,7 @@ def test_missing_credentials_and_a_missing_region_are_reported_in_one_line(comma
         ("run order-42 --permits 200 true", 2, "--permits is 200; allowed: a whole number from 1 to 100"),
         ("run order-42 --namespace a/b true", 2, "--namespace is \"a/b\"; allowed: text without '/'"),
         ("run order-42 --lease 8d true", 2, "Invalid value for '--lease': '8d' is not a time from 1s to 7d"),
-        ("run order-42 --data  true", 2, '--data is ""; allowed: text of 1 to 256 bytes'),
+        ("run order-42 --data  true", 2, '--data is ""; allowed: text of 1 to 1,024 bytes'),
         ("acquire order-42 --lease 0.5", 2, ""),
         ("acquire order-42 --lease 1e9", 2, ""),
         ("acquire order-42 --wait nan", 2, ""),

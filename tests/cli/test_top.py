@@ -7,39 +7,26 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from cli.left_units import AGO_S, left
 from cli.seen import EXECUTION, printed
 from click.testing import CliRunner
+from kit.left_units import AGO_S, left
+from kit.left_units import PENDING as UNIT
 from kit.newer import raise_the_format
 from kit.units import Books
 from rich.text import Text
 
 from ticketlock import Claim, LockClient, LockName, RequestNotApplied, create_table
-from ticketlock.cli import _commands, _units
-from ticketlock.cli._advice import unit_step
+from ticketlock.cli import _commands
 from ticketlock.cli._local import serving
-from ticketlock.cli._reading import URGENT, TableReader
 from ticketlock.cli._settings import CommandSettings
-from ticketlock.cli._show import list_table, read_list
+from ticketlock.cli._show import list_table
 from ticketlock.cli._top import Top
 from ticketlock.cli._units import Desk
-from ticketlock.cli._units_reports import ListedUnit
 from ticketlock.cli._watching import watch
+from ticketlock.report import ListedUnit, TableReader, _units, read_list
 from ticketlock.testing import MemoryDynamoDB
 from ticketlock.units import OpenUnit, Outcome
 
-UNIT = OpenUnit(
-    unit="01KAQBT0E4SA1M0SPPS3EJ8KYB",
-    state=Outcome.PENDING,
-    is_closed=False,
-    age_s=10.0,
-    lease_ends_in_s=50.0,
-    ended_for_s=None,
-    items=2,
-    rolled_back_by=None,
-    is_saved=False,
-    owner=None,
-)
 ENDED = replace(UNIT, state=Outcome.COMMITTED, lease_ends_in_s=None)
 
 
@@ -54,15 +41,7 @@ def waits(locks: LockClient, entity: str, owner: str = EXECUTION) -> None:
 
 
 def a_top(locks: LockClient) -> Top:
-    reader = TableReader(
-        settings=CommandSettings(table="locks"),
-        table=locks.table,
-        desk=None,
-        namespace=None,
-        prefix="",
-        order=URGENT,
-        stuck=False,
-    )
+    reader = TableReader(table=locks.table, units=None)
     return Top(reader=reader, place="eu-west-1 (http://127.0.0.1:41234)", wide=False)
 
 
@@ -184,7 +163,7 @@ def test_where_a_name_is_cut_its_namespace_stays_and_the_option_for_whole_names_
 def test_a_unit_needs_an_operator_if_an_item_is_not_finished_or_its_lease_or_the_time_for_a_sweep_is_over(
     unit: OpenUnit, unfinished: int | None, step: str
 ) -> None:
-    assert unit_step(ListedUnit(unit, unfinished)) == step
+    assert ListedUnit(unit, unfinished).step == step
 
 
 def test_a_reading_has_what_is_stuck_first_and_the_open_units(
@@ -263,7 +242,7 @@ def test_of_a_committed_unit_an_unfinished_item_is_found_wherever_it_is_or_some_
     with serving(memory, port=0) as url:
         settings = CommandSettings(units_table="units", endpoint_url=url, region="us-east-1")
         (listed,) = Desk(settings).read_open(print)
-    assert (listed.unit.unit, listed.unfinished, unit_step(listed)) == (unit, told, step)
+    assert (listed.unit.unit, listed.unfinished, listed.step) == (unit, told, step)
 
 
 def test_a_large_unit_leaves_smaller_ones_the_room_to_be_counted(
@@ -277,7 +256,7 @@ def test_a_large_unit_leaves_smaller_ones_the_room_to_be_counted(
     with serving(memory, port=0) as url:
         settings = CommandSettings(units_table="units", endpoint_url=url, region="us-east-1")
         listed = Desk(settings).read_open(print)
-    assert [(each.unit.unit, each.unfinished, unit_step(each)) for each in listed] == [
+    assert [(each.unit.unit, each.unfinished, each.step) for each in listed] == [
         (large, None, "units settle"),
         (small, 1, "units settle"),
     ]

@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from cli.left_units import AGO_S, left, left_refused
 from cli.seen import is_refused
 from kit.command import Command, Ended
+from kit.left_units import AGO_S, left, left_refused
 from kit.units import MARK, Books, Party, dumped
 
 from ticketlock import create_table
@@ -128,6 +128,32 @@ def test_a_unit_that_is_saved_is_shown_with_its_owner_and_without_items(ask: Ask
     assert items == "What a saved unit writes is not listed."
     assert ask("rollback", unit, "--yes").exit_code == 0
     assert ask("show", unit).out.splitlines()[-1] == "No items."
+
+
+def test_a_name_is_shown_with_the_unit_that_was_committed_and_its_result_only_if_asked(ask: Ask, books: Books) -> None:
+    ann = Party(books, None)
+    for name, result in (("in JSON", {"left": 1}), ("\x1b[2Jother", {b"\x00"})):
+        with ann.begin(name=name) as unit:
+            unit.result = result
+        told = {"name": name, "outcome": "committed", "unit": unit.id}
+        assert json.loads(ask("show", "--name", name, "--json").out) == told
+        assert ask("show", "--name", name).out == f"committed, by the unit {unit.id}\n"
+    with_result = json.loads(ask("show", "--name", "in JSON", "--values", "--json").out)
+    assert with_result["result"] == {"S": '{"left":1}'}
+    assert ask("show", "--name", "in JSON", "--values").out.endswith('; result {"left":1}\n')
+    assert ask("show", "--name", "\x1b[2Jother", "--values").out.endswith('; result {"BS": ["AA=="]}\n')
+
+
+def test_a_name_that_was_given_up_or_is_unknown_is_shown_as_such_and_an_unknown_one_stays_free(
+    ask: Ask, books: Books
+) -> None:
+    Party(books, None).units.outcome(name="given up")
+    assert ask("show", "--name", "given up").out == "given up: no unit of this name was committed\n"
+    ended = ask("show", "--name", "unknown")
+    assert (ended.exit_code, books.receipt("unknown")) == (76, None)
+    assert "the name unknown has no receipt in" in ended.err
+    for words in ((), (UNKNOWN_UNIT, "--name", "both")):
+        assert "UNIT and --name: give one of them" in ask("show", *words).err
 
 
 @pytest.mark.parametrize("word", ["show", "settle", "rollback"])

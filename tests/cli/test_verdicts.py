@@ -9,11 +9,10 @@ import pytest
 from cli.seen import printed
 
 from ticketlock import Claim, Grant, LockName, LockState, LockTable, PermitsMismatch, Place, Position
-from ticketlock.cli._advice import command
 from ticketlock.cli._show import state_tables
-from ticketlock.cli._verdicts import judge
 from ticketlock.locks._items import Session, row_key
 from ticketlock.locks._operators import ended_by_unsetting, live_rows
+from ticketlock.report import command, judge
 from ticketlock.testing import ManualClock, MemoryDynamoDB
 
 LOCK = LockName("order-42")
@@ -48,6 +47,7 @@ class Desk:
             "poll": lambda: self._wait(owner="arn:aws:states:eu-west-1:123456789012:execution:orders:run-1"),
             "leave": lambda: self.table.remove_waiter(LOCK, self.table.inspect(LOCK).rows[0].ticket),
             "renew": lambda: self.table.renew(*self._held[-1]),
+            "suspend": self._suspend,
             "release": lambda: self.table.force_release(LOCK, self._held.pop()[1]),
             "close": lambda: self.table.set_limit(LOCK, 0, by="ann@bastion"),
             "limit": lambda: self.table.set_limit(LOCK, 1, by="ann@bastion"),
@@ -55,7 +55,7 @@ class Desk:
         }
         for word in words.split(", "):
             self._clock.advance(float(word[:-2])) if word.endswith(" s") else done[word]()
-        return self.table.inspect(LOCK, to_the_end=False)
+        return self.table.inspect(LOCK, rows=1)
 
     def _hold(self, lease_ms: int = 60_000, data: str | None = None, *, shared: bool = False) -> None:
         owner = f"holder {len(self._held)}"
@@ -63,6 +63,11 @@ class Desk:
         found = self.table.take_ticket(claim, None)
         assert isinstance(found, Grant)
         self._held.append((claim, found.fencing_token))
+
+    def _suspend(self) -> None:
+        """For a day, as a durable execution does."""
+        claim, token = self._held[-1]
+        self.table.contend(claim, lambda me: me.suspend(token, me.now.latest_ms + 86_400_000))
 
     def _wait(self, lease_ms: int = 3_600_000, owner: str | None = None, permits: int = 0, **more: Any) -> Place:
         owner = owner or f"waiter {len(self.waiting) + 1}"
@@ -89,6 +94,8 @@ class Desk:
         ("hold, 30 s, renew, 39 s", "silent", 39),
         ("hold, 30 s, renew, 59 s", "silent", 59),
         ("hold, 65 s", "expired", 5),
+        ("hold, suspend, 3600 s", "suspended", 3_600),
+        ("hold, suspend, 86405 s", "expired", 5),
         ("hold, release", "free", None),
         ("hold, close", "granted", 0),
         ("hold, release, close", "closed", None),
@@ -110,6 +117,8 @@ def test_a_holder_is_silent_once_a_renewal_is_overdue_and_expired_at_the_end_of_
         ("hold, wait, 30 s", "wait", False),
         ("hold, 1 s, release, hold, wait, 30 s, renew, 30 s, renew, 5 s", "check its work", True),
         ("hold, wait, 39 s", "wait out lease", True),
+        ("hold, suspend, wait, 600 s", "wait", False),
+        ("hold, suspend, 3600 s", "nothing", False),
         ("hold, wait, 65 s", "next takes it", False),
         ("hold, wait, 68 s", "next takes it", False),
         ("hold, wait, 75 s", "remove-waiter", True),

@@ -172,11 +172,13 @@ def test_a_renewal_is_not_sent_after_the_leases_end_and_the_lock_is_lost(
     told: list[object] = []
     lease = moved.client(heartbeat=False).acquire(entity, on_lost=told.append if is_watched else None)
     moved.clock.advance(LEASE_S - 4)
-    with moved.time_flies(), moved.memory.outage(fault), pytest.raises(LockLost):
+    # No other try may fit in before the end: then it has not been lost yet.
+    given_up = {Fault.REPLY_LOST: OutcomeUnknown, Fault.THROTTLED: RequestNotApplied}[fault]
+    with moved.time_flies(), moved.memory.outage(fault), pytest.raises((LockLost, given_up)):
         renew(lease)
+    moved.clock.advance(10)
     assert not lease.is_held()
     until(lambda: told == [lease] * is_watched)
-    moved.clock.advance(10)
     assert moved.client().try_acquire(entity)
 
 

@@ -121,6 +121,18 @@ def test_wrong_clients_of_both_services_are_told_at_once_beside_other_settings()
     assert all(f"{field} is " in str(told.value) for field in ("client", "step_functions", "namespace"))
 
 
+@pytest.mark.parametrize("use", OF_THREADS)
+def test_a_client_of_another_service_is_refused(use: Callable[..., object]) -> None:
+    with pytest.raises(REFUSED, match=r"client is .*SFN.*; allowed: .*boto3\.client\('dynamodb'\)"):
+        use("locks", client=boto3.client("stepfunctions", config=client_config()))
+
+
+def test_a_client_of_dynamodb_is_none_of_step_functions(memory: MemoryDynamoDB) -> None:
+    wrong: Any = boto3.client("dynamodb", config=client_config())
+    with pytest.raises(InvalidLockRequest, match=r"step_functions is .*; allowed: .*boto3\.client\('stepfunctions'\)"):
+        LockClient("locks", client=memory.client, step_functions=wrong)
+
+
 def test_a_client_for_step_functions_is_of_the_same_kind(memory: MemoryDynamoDB, awaited: dict[str, Any]) -> None:
     with pytest.raises(InvalidLockRequest, match=r"step_functions is .*boto3\.client\('stepfunctions'\)"):
         LockClient("locks", client=memory.client, step_functions=awaited["aiobotocore"])

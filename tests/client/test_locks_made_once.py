@@ -140,10 +140,11 @@ def test_a_lock_is_its_name_wherever_a_name_is_taken(locks: LockClient) -> None:
 def test_a_lock_refuses_what_an_acquisition_would_when_it_is_made(locks: LockClient) -> None:
     with pytest.raises(InvalidLockRequest):
         locks.lock("order-42", lease=0)
+    lock: Any = locks.lock
     with pytest.raises(InvalidLockRequest, match="owner"):
-        locks.lock("order-42", owner="o")
+        lock("order-42", owner="o")
     with pytest.raises(TypeError, match="record_wait"):
-        locks.lock("order-42", timeout=1)
+        lock("order-42", timeout=1)
 
 
 def test_a_lock_says_that_its_lease_has_what_other_libraries_locks_have(locks: LockClient) -> None:
@@ -241,7 +242,7 @@ def test_a_decorated_function_and_a_lock_work_in_a_forked_child(
         lock = locks.lock("order-43")
 
         @locks.serialized("order-{number}", lease_as="lease")
-        def ship(number: int, *, lease: Any = None) -> str:
+        def ship(lease: Any, number: int) -> str:
             return str(lease.entity == f"order-{number}" and lease.is_held())
 
         def work() -> str:

@@ -3,6 +3,7 @@
 import asyncio
 import enum
 import functools
+import inspect
 import re
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -22,14 +23,15 @@ Serialize = Callable[..., Callable[..., Any]]
 
 def decorated(locks: Any, work: Callable[..., Any], key: Any, **options: Any) -> Callable[..., Any]:
     """A decorated function; for the client for tasks, a decorated coroutine function around it, called in its loop."""
+    serialized: Callable[..., Callable[..., Any]] = locks.serialized(key, **options)
     if isinstance(locks, LockClient):
-        return locks.serialized(key, **options)(work)
+        return serialized(work)
 
     @functools.wraps(work)
     async def task(*args: Any, **kwargs: Any) -> Any:
         return await asyncio.wrap_future(meanwhile(lambda: work(*args, **kwargs)))
 
-    in_the_loop = locks.serialized(key, **options)(task)
+    in_the_loop = serialized(task)
     return lambda *args, **kwargs: locks._loop.do(lambda: in_the_loop(*args, **kwargs))
 
 
@@ -69,7 +71,7 @@ def test_calls_for_one_entity_run_one_at_a_time(place: Emulated, serialize: Seri
 def test_the_function_gets_its_lease_if_asked_for_and_an_error_passes_through_and_the_lock_is_freed(
     place: Emulated, serialize: Serialize, entity: str
 ) -> None:
-    def fails(order: str, *, lease: Any) -> None:
+    def fails(lease: Any, order: str) -> None:
         assert lease.is_held()
         raise LookupError(lease.entity, place.holders_of(order))
 
@@ -78,6 +80,54 @@ def test_the_function_gets_its_lease_if_asked_for_and_an_error_passes_through_an
         serialized(entity)
     assert raised.value.args == (entity, 1)
     assert place.is_free(entity)
+
+
+def test_a_method_gets_its_lease_after_self_and_neither_callers_nor_frameworks_see_it(locks: LockClient) -> None:
+    class Shop:
+        def of_threads(self, lease: Any, order: str, *, by: str = "post") -> str:
+            return f"{order} under {lease.entity} by {by}"
+
+        async def of_tasks(self, lease: Any, order: str, *, by: str = "post") -> str:
+            return f"{order} under {lease.entity} by {by}"
+
+    work: Any = Shop.of_threads if isinstance(locks, LockClient) else Shop.of_tasks
+    # Typed users see what tests/packaging/test_types.py checks.
+    ship: Callable[..., Any] = locks.serialized("{order}", lease_as="lease")(work)
+    assert str(inspect.signature(ship)) == "(self, order: str, *, by: str = 'post') -> str"
+    shop: Any = Shop()
+    calls: list[Callable[[], Any]] = [lambda: ship(shop, "42", by="ship"), lambda: ship(shop, by="ship", order="42")]
+    for call in calls:
+        said = call() if isinstance(locks, LockClient) else locks._loop.do(call)
+        assert said == "42 under 42 by ship"
+
+
+@pytest.mark.parametrize(
+    "work", [lambda order: order, lambda order, *, lease: (order, lease)], ids=["without", "by its name"]
+)
+def test_a_function_that_does_not_take_its_lease_first_is_refused_at_once(locks: LockClient, work: Any) -> None:
+    with pytest.raises(TypeError, match="gets 'lease' as its first argument, or after self"):
+        decorated(locks, work, "{order}", lease_as="lease")
+
+
+def test_a_lease_is_not_passed_by_the_name_of_its_parameter(serialize: Serialize, entity: str) -> None:
+    serialized = serialize(lambda lease, order: (lease, order), lambda order, **_: order, lease_as="lease")
+    with pytest.raises(TypeError, match="'lease' cannot be passed by its name"):
+        serialized(entity, lease=None)
+
+
+def test_a_call_may_be_skipped_if_the_lock_is_taken(place: Emulated, serialize: Serialize, entity: str) -> None:
+    serialized = serialize(lambda order: f"{order} done", "{order}", record_wait=0, skip=True)
+    assert serialized(entity) == f"{entity} done"
+    with place.client().acquire(entity):
+        assert serialized(entity) is None
+
+
+def test_a_call_that_runs_is_not_skipped_whatever_it_waits_for(serialize: Serialize, entity: str) -> None:
+    def work(order: str) -> None:
+        raise RecordWaitExceeded(f"another lock than {order}")
+
+    with pytest.raises(RecordWaitExceeded, match="another lock"):
+        serialize(work, "{order}", skip=True)(entity)
 
 
 def test_a_template_names_parameters_however_they_are_passed(
@@ -178,7 +228,7 @@ def test_a_key_is_a_name_as_of_acquire(entity_of: Call, key: Any, given: Any, en
 def test_a_key_may_be_the_name_of_a_lock_with_its_namespace_or_a_lock_object(locks: LockClient) -> None:
     taken: list[LockName] = []
 
-    def work(*, lease: Any) -> None:
+    def work(lease: Any) -> None:
         taken.append(lease.lock)
 
     name, lock = LockName("order-42", "stock"), locks.lock("order-42", "stock")
@@ -287,7 +337,7 @@ def test_any_other_text_is_a_key(locks: LockClient, template: str) -> None:
 def test_a_template_that_is_malformed_or_names_no_parameter_is_refused_at_once_by_name(
     locks: LockClient, template: str, told: str
 ) -> None:
-    def work(order_id: str, *, lease: Any) -> None: ...
+    def work(lease: Any, order_id: str) -> None: ...
 
     with pytest.raises(InvalidLockRequest, match=re.escape(told)):
         decorated(locks, work, template, lease_as="lease")
@@ -295,7 +345,7 @@ def test_a_template_that_is_malformed_or_names_no_parameter_is_refused_at_once_b
 
 def test_an_owner_for_all_calls_is_refused_at_once(locks: LockClient) -> None:
     with pytest.raises(InvalidLockRequest, match=r"^owner is .*each gets an owner of its own"):
-        locks.serialized("order-42", owner="nightly")
+        decorated(locks, print, "order-42", owner="nightly")
 
 
 def test_the_decorator_without_brackets_is_refused_by_name_also_under_another_decorator_and_in_a_class(

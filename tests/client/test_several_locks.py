@@ -1,11 +1,21 @@
 """A holder of several locks at once, or of one lock several times."""
 
+import re
 from contextlib import ExitStack
 
 import pytest
 from kit.places import Emulated, Moved, Wire, is_grant, is_release, meanwhile, outcome, until
 
-from ticketlock import AlreadyHeld, LeaseGroup, LockClient, LockLost, LockName, RecordWaitExceeded, TableError
+from ticketlock import (
+    AlreadyHeld,
+    LeaseGroup,
+    LockClient,
+    LockLost,
+    LockName,
+    RecordWaitExceeded,
+    TableError,
+    aio,
+)
 from ticketlock.testing import Fault, ManualClock, MemoryDynamoDB
 
 
@@ -72,6 +82,21 @@ def test_the_record_wait_is_one_for_several_locks(moved: Moved, entities: list[s
     assert last.is_held()
     assert moved.is_free(entities[0])
     assert moved.is_free(entities[1])
+
+
+def test_a_client_and_a_group_of_locks_say_what_they_are() -> None:
+    clock = ManualClock()
+    memory = MemoryDynamoDB(clock=clock)
+
+    async def of_tasks() -> tuple[str, str]:
+        async with aio.LockClient("locks", client=memory.async_client, clocks=clock) as locks:
+            return repr(locks), repr(await locks.acquire_all(["order-1", "order-2"]))
+
+    shown = clock.run(of_tasks())
+    with LockClient("locks", client=memory.client, clocks=clock) as locks, locks.acquire_all(["order-3"]) as group:
+        for told in (shown, (repr(locks), repr(group))):
+            assert told[0] == "<LockClient of the table 'locks'>"
+            assert re.fullmatch(r"<LeaseGroup \[(<Lease 'order-\d' in 'default', [^>]*, held, [^>]*>,? ?)+\]>", told[1])
 
 
 def lose_the_second(place: Emulated, group: LeaseGroup) -> None:

@@ -15,7 +15,7 @@ from ticketlock.testing import Fault, ManualClock, MemoryDynamoDB
 from ticketlock.units import Units, create_units_table
 
 MOST = 3
-LONG = "x" * 257
+LONG = "x" * 1_025
 
 
 def frames_of_ours(error: BaseException) -> list[str]:

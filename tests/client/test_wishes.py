@@ -24,6 +24,7 @@ from kit.places import Emulated, Kind, Moved, Wire, until
 from kit.promises import counts_are_kept
 
 from ticketlock import (
+    AcquireOptions,
     Claim,
     InvalidLockRequest,
     Lease,
@@ -53,6 +54,7 @@ WRONG: list[dict[str, Any]] = [
     *({"lease": value} for value in (*NO_DURATION, 0.999, 7 * 24 * 3_600 + 1, math.inf, LONG)),
     *({"record_wait": value} for value in (*NO_DURATION, -math.inf)),
     *({"danger": value} for value in (-1, math.nan, 61)),
+    *({"hold_at_least": value} for value in (*NO_DURATION, 59.999, 7 * 24 * 3_600 + 1)),
     *({"permits": value} for value in (0, 101, LONG)),
     {"permits": 2, "shared": True},
     {"shared": 1},
@@ -157,17 +159,23 @@ def test_an_owner_of_an_enum_is_its_value(moved: Moved) -> None:
     assert type(lease.owner) is str
 
 
+UNEXPECTED = r"acquire\(\) got an unexpected keyword argument"
+
+
 @pytest.mark.parametrize(
     ("wrong", "error", "shown"),
     [
-        ({"timeout": 5}, TypeError, "acquire() got an unexpected keyword argument 'timeout'; record_wait is"),
-        ({"blocking": False}, TypeError, "acquire() got an unexpected keyword argument 'blocking'; record_wait is"),
-        ({"retries": 5}, TypeError, "acquire() got an unexpected keyword argument 'retries'"),
+        ({"timeout": 5}, TypeError, f"{UNEXPECTED} 'timeout'; record_wait is how many .*; lease is for how many "),
+        ({"blocking": False}, TypeError, f"{UNEXPECTED} 'blocking'; record_wait is "),
+        ({"ttl": 5}, TypeError, f"{UNEXPECTED} 'ttl'; lease is "),
+        ({"leese": 5}, TypeError, f"{UNEXPECTED} 'leese'; did you mean 'lease'\\?$"),
+        ({"on_losing": print}, TypeError, f"{UNEXPECTED} 'on_losing'; did you mean 'on_lost'\\?$"),
+        ({"retries": 5}, TypeError, f"{UNEXPECTED} 'retries'$"),
         ({"permits": 0}, ValueError, "permits is 0; allowed: a whole number from 1 to 100"),
         ({"permits": None}, InvalidLockRequest, "permits is None;"),
         ({"lease": -3}, InvalidLockRequest, "lease is -3; allowed"),
         ({"lease": math.inf}, InvalidLockRequest, "lease is math.inf;"),
-        ({"record_wait": timedelta(-1)}, InvalidLockRequest, "record_wait is datetime.timedelta(days=-1);"),
+        ({"record_wait": timedelta(-1)}, InvalidLockRequest, r"record_wait is datetime\.timedelta\(days=-1\);"),
         ({"record_wait": -1}, InvalidLockRequest, "record_wait is -1; allowed: a number of seconds from 0 on, or math"),
         ({"namespace": "a/b"}, InvalidLockRequest, 'namespace is "a/b"'),
     ],
@@ -177,10 +185,12 @@ def test_a_refusal_names_the_argument_and_what_is_allowed_or_what_ours_is_called
     moved: Moved, entity: str, wrong: dict[str, Any], error: type[Exception], shown: str
 ) -> None:
     locks = moved.client()
-    for verb in ("acquire", "serialized", *([] if "record_wait" in wrong else ["try_acquire"])):
-        with pytest.raises(error) as refused:
-            getattr(locks, verb)(entity, **wrong)
-        assert str(refused.value).startswith(shown)
+    verbs = {name: getattr(locks, name) for name in ("acquire", "serialized", "lock", "try_acquire")}
+    for ask in [verbs[name] for name in verbs if "record_wait" not in wrong or name != "try_acquire"]:
+        with pytest.raises(error, match=f"^{shown}"):
+            ask(entity, **wrong)
+    with pytest.raises(error, match=f"^{shown}"):
+        locks.acquire_all([entity], **wrong)
     assert moved.memory.sent == []
 
 
@@ -224,7 +234,7 @@ def test_durations_may_be_timedeltas(moved: Moved, entity: str) -> None:
 
 REFUSED: list[tuple[str, Callable[[Any], object]]] = [
     *(("at_least", partial(lambda value, lease: lease.ensure(value), value)) for value in NO_DURATION),
-    ("data_left", lambda lease: lease.release(data_left="x" * 257)),
+    ("data_left", lambda lease: lease.release(data_left="x" * 1_025)),
     *(("best_effort", partial(lambda value, lease: lease.release(best_effort=value), value)) for value in NO_BOOLEAN),
     *(("native", partial(lambda value, lease: lease.condition_check(native=value), value)) for value in NO_BOOLEAN),
     ("native", lambda lease: lease.fenced_put({"id": "42"}, native="no")),
@@ -468,6 +478,8 @@ def arguments_of(verb: Callable[..., Any]) -> st.SearchStrategy[dict[str, Any]]:
         for each in asked
     }
     required = {each.name: given[each.name] for each in asked if each.default is Parameter.empty}
+    if "AcquireOptions" in str(signature(verb)):
+        given |= {name: ANYTHING for name in AcquireOptions.__optional_keys__ if name not in RIGHT}
     return st.fixed_dictionaries(required, optional={name: given[name] for name in given if name not in required})
 
 

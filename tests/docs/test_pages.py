@@ -15,13 +15,12 @@ import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree
 
 import boto3
-import botocore.session
 import pytest
+from docs.conftest import make_table
 from kit.pages import ALL_PAGES, ROOT, functions_of, python_blocks, text
 from tables import promises
 from tables.state_machine import DEFINITION, flowcharts
@@ -47,26 +46,15 @@ OF_UNITS = "from ticketlock.units import"
 def make_tables(dynamodb: Any) -> None:
     """What the pages speak of beside what they make: orders and their lines, and the accounts of two people."""
     for name, keys in KEYS.items():
-        roles = zip(keys, ("HASH", "RANGE"), strict=False)
-        dynamodb.create_table(
-            TableName=name,
-            BillingMode="PAY_PER_REQUEST",
-            AttributeDefinitions=[{"AttributeName": key, "AttributeType": kind} for key, kind in keys.items()],
-            KeySchema=[{"AttributeName": key, "KeyType": role} for key, role in roles],
-        )
+        make_table(dynamodb, name, **keys)
     for name in ("ann", "ben"):
         dynamodb.put_item(TableName="accounts", Item={"id": {"S": name}, "balance": {"N": "100"}})
 
 
 @pytest.fixture
-def in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def in_memory(boto3_in_memory: MemoryDynamoDB) -> None:
     """The tables, beside what a page makes; every client of boto3 is answered from memory."""
-    memory = MemoryDynamoDB(lock_table=None)
-    session = botocore.session.get_session()
-    # A client inherits the handlers of its session.
-    memory.serve(SimpleNamespace(meta=SimpleNamespace(events=session)))
-    monkeypatch.setattr(boto3, "DEFAULT_SESSION", boto3.Session(botocore_session=session))
-    make_tables(memory)
+    make_tables(boto3_in_memory)
     create_table("locks")
 
 
@@ -160,12 +148,18 @@ def test_links_between_pages_lead_somewhere(page: str) -> None:
             )
 
 
-def test_every_page_and_the_package_ask_for_one_version_of_node() -> None:
-    asked = {
-        page: set(re.findall(r"Node \(?(\d+)", text(page))) for page in ("README.md", "CONTRIBUTING.md", "Makefile")
+@pytest.mark.parametrize(("version", "told"), [("20.20.2", True), ("22.0.0", False), ("24.1.0", False)])
+def test_an_older_node_than_the_pages_ask_for_is_told_in_one_line(version: str, told: bool) -> None:
+    (script,) = re.findall(r"@node -e '(.*)'$", text("Makefile"), re.MULTILINE)
+    (supported,) = re.findall(r">= (\d+)", script)
+    pages = ("README.md", "CONTRIBUTING.md", "Makefile")
+    assert {page: set(re.findall(r"Node \(?(\d+)", text(page))) for page in pages} == {
+        page: {supported} for page in pages
     }
-    (engine,) = re.findall(r"\d+", json.loads(text("package.json"))["engines"]["node"])
-    assert asked == {page: {engine} for page in asked}, "each names the oldest version that works, as package.json does"
+    as_another = f"Object.defineProperty(process, 'versions', {{value: {{node: '{version}'}}}}); {script}"
+    done = subprocess.run(["node", "-e", as_another], capture_output=True, text=True, check=True, timeout=60)
+    said = f"Node {version}: the CDK supports {supported} and newer"
+    assert [line.startswith(said) for line in done.stderr.splitlines()] == ([True] if told else [])
 
 
 COMMANDS = frozenset(re.findall(r"^([a-z-]+):", text("Makefile"), re.MULTILINE))
@@ -226,8 +220,10 @@ REFERENCE = {path.stem: path.read_text() for path in (ROOT / "docs" / "reference
 MODULES = (
     "ticketlock",
     "ticketlock.aio",
+    "ticketlock.durable",
     "ticketlock.errors",
     "ticketlock.testing",
+    "ticketlock.testing.durable",
     "ticketlock.units",
     "ticketlock_cdk",
 )
@@ -257,7 +253,7 @@ def test_every_public_class_and_method_says_what_it_is(module: str) -> None:
 
 
 def test_every_public_module_has_a_page() -> None:
-    assert {re.findall(r"automodule:: (\S+)", page)[0] for page in REFERENCE.values()} == set(MODULES)
+    assert {name for page in REFERENCE.values() for name in re.findall(r"automodule:: (\S+)", page)} == set(MODULES)
 
 
 # What a page leaves to a picture on a phone, and the smallest letters there.
@@ -277,16 +273,14 @@ def test_the_picture_of_the_demo_can_be_read_on_a_phone() -> None:
 
 
 def test_every_state_of_the_definition_is_drawn_and_in_the_page() -> None:
-    names = states_of(json.loads(DEFINITION.read_text())["States"])
+    names = states_of(DEFINITION["States"])
     assert {name for name in names if name not in flowcharts()} == set()
     assert {name for name in names if f"`{name}`" not in text("docs/how-it-works.md")} == set()
 
 
-def test_a_definition_that_leads_elsewhere_is_drawn_otherwise(tmp_path: Path) -> None:
-    definition = json.loads(DEFINITION.read_text())
-    definition["States"]["TakeTicket"]["Next"] = "CheckPosition"
-    changed = tmp_path / "changed.json"
-    changed.write_text(json.dumps(definition))
+def test_a_definition_that_leads_elsewhere_is_drawn_otherwise() -> None:
+    changed = json.loads(json.dumps(DEFINITION))
+    changed["States"]["TakeTicket"]["Next"] = "CheckPosition"
     differing = set(flowcharts(changed).splitlines()) - set(flowcharts().splitlines())
     assert differing == {"  TakeTicket --> CheckPosition"}
 

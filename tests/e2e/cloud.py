@@ -12,7 +12,7 @@ import boto3
 from botocore.config import Config
 from kit.units import dumped, loaded
 from ticketlock_local.cloud.deploy import client_arguments
-from ticketlock_local.demo.executions import Execution, observe
+from ticketlock_local.demo.executions import TOLD_BY, Execution, observe, turn_in
 
 from ticketlock import LockName, LockState, LockTable
 from ticketlock.locks._items import Holder, LockItem
@@ -313,8 +313,7 @@ class Cloud:
     def _ticket(self, arn: str) -> int | None:
         for event in self.history(arn):
             exited = event.get("stateExitedEventDetails", {})
-            if exited.get("name") == "TakeTicket":
-                turn = json.loads(exited["output"])["lock"]["turn"]
+            if exited.get("name") in TOLD_BY and (turn := turn_in(exited["output"])):
                 drawn = turn.get("grant") or turn.get("place")
                 return drawn["ticket"] if drawn else None
         return None

@@ -63,7 +63,8 @@ def deploy_permits(guarded_emulator: Emulator, cloud: Cloud) -> Iterator[Callabl
 
 
 def _context(failing: str) -> dict[str, str]:
-    return {"poll": str(POLL_S), "removal_policy": "destroy", "targets": failing}
+    shown = {"dashboard": "true", "dashboard_live": "true", "examples": "true"}
+    return {"poll": str(POLL_S), "removal_policy": "destroy", "targets": failing, **shown}
 
 
 @pytest.fixture(scope="session")

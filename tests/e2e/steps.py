@@ -18,6 +18,7 @@ from ticketlock.workflow._turn import claim_of, grant_of, session_of
 Turn = Mapping[str, Any]
 FUNCTION_OF_STATE = {
     "TakeTicket": "take_ticket",
+    "TakeTicketAgain": "take_ticket",
     "CheckPosition": "check_position",
     "WaitForWakeUp": "wait_for_wake_up",
     "Heartbeat": "heartbeat",
@@ -80,11 +81,14 @@ class Steps:
 
     def take_ticket(self, task: Mapping[str, Any] | None = None) -> Turn:
         """Take the lock, or join the queue, as a new owner."""
-        execution = execution_arn(self.cloud.outputs["StateMachineArn"], f"nobody-{uuid.uuid4().hex}")
-        task = task or {"functionArn": self.cloud.outputs["ExampleFunctionArn"], "input": {}}
-        request = {"entity": self.entity, "task": task}
-        turn: Turn = self._run("TakeTicket", request, execution)["lock"]["turn"]
+        turn: Turn = self._run("TakeTicketAgain", self._request(task), self._nobody())["lock"]["turn"]
         return turn
+
+    def take_ticket_and_answer(self) -> Callback:
+        """The same in a task of its own."""
+        callback = self._callbacks.new()
+        self._run("TakeTicket", self._request(), self._nobody(), token=callback.token)
+        return callback
 
     def check_position(self, turn: Turn) -> Turn:
         reply: Turn = self._run_with_turn("CheckPosition", turn)
@@ -155,6 +159,13 @@ class Steps:
     @property
     def lock(self) -> LockName:
         return LockName(self.entity)
+
+    def _request(self, task: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
+        function = {"functionArn": self.cloud.outputs["ExampleFunctionArn"], "input": {}}
+        return {"entity": self.entity, "task": task or function}
+
+    def _nobody(self) -> str:
+        return execution_arn(self.cloud.outputs["StateMachineArn"], f"nobody-{uuid.uuid4().hex}")
 
     def _run_with_callback(self, state: str, turn: Turn) -> Callback:
         callback = self._callbacks.new()

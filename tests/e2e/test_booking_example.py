@@ -47,7 +47,7 @@ class Bookings:
         return Role(self.cloud, self.function(state)["Role"]).without(action)
 
     def outcome(self, unit: str) -> Outcome:
-        return Units(self.cloud.outputs["UnitsTableName"], client=self.cloud.dynamodb).outcome(unit=unit)
+        return Units(self.cloud.outputs["UnitsTableName"], client=self.cloud.dynamodb).outcome(unit=unit).state
 
     def new(self, table: str, **more: int) -> str:
         """A new item; its id."""

@@ -1,20 +1,25 @@
 """The deployed stack, end to end: started as a user starts it, observed from outside."""
 
+import json
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
 import pytest
 from e2e.cloud import NOTHING, SHORT_LEASE_S, Cloud, Ended
+from e2e.roles import Role
 from kit.kept import Kept
 from kit.lock_history import events_of
+from kit.parsed import Parsed
 
-from ticketlock import LockName
+from ticketlock import Claim, Grant, LockName, Position
 from ticketlock.locks._items import row_key
 
 pytestmark = pytest.mark.shows("exclusion")
 
 EXECUTIONS = 10
+LONG_S = 120
+"""Of work that is stopped when the test has seen what it asks."""
 
 IN_ANOTHER_STACK = pytest.mark.verify("another deployment, whose leases end")
 
@@ -43,9 +48,11 @@ def test_ten_executions_on_one_entity_run_one_at_a_time_in_the_order_of_their_ti
 
 
 def test_executions_on_several_entities_run_side_by_side(cloud: Cloud, entity: str) -> None:
-    arns = [cloud.sleep(f"{entity}/{number}", 3) for number in range(2)]
-    first, second = (cloud.ended(arn).output for arn in arns)
-    assert max(first["startedMs"], second["startedMs"]) < min(first["endedMs"], second["endedMs"])
+    holder = cloud.nest(f"{entity}/0", LONG_S)
+    cloud.wait_until_held(f"{entity}/0")
+    assert cloud.ended(cloud.sleep(f"{entity}/1")).status == "SUCCEEDED"
+    assert cloud.described(holder)["status"] == "RUNNING"
+    cloud.stop(holder)
 
 
 def test_the_work_gets_its_input_and_the_lock_and_its_output_is_the_output(cloud: Cloud, entity: str) -> None:
@@ -145,18 +152,24 @@ def test_readers_run_side_by_side_and_a_writer_alone(either: Cloud, entity: str,
 
 @pytest.mark.verify("two more deployments; tests/workflow/interpreted/test_sharing.py updates a definition")
 def test_a_deployment_with_another_number_of_permits_fails_no_execution(
-    cloud: Cloud, entity: str, kept: Kept, deploy_permits: Callable[[int], None]
+    cloud: Cloud, entity: str, deploy_permits: Callable[[int], None]
 ) -> None:
     before = cloud.ended(cloud.sleep(entity, 0))
     deploy_permits(2)
-    first, second = by_grant(all_succeeded(kept, cloud, *(cloud.sleep(entity, 3) for _ in range(2))))
-    assert (before.status, cloud.item(entity).permits) == ("SUCCEEDED", 2)
-    assert second["startedMs"] < first["endedMs"]
+    holder = cloud.nest(entity, LONG_S)
+    cloud.wait_until_held(entity)
+    second = cloud.ended(cloud.sleep(entity))
+    assert (before.status, second.status, cloud.item(entity).permits) == ("SUCCEEDED", "SUCCEEDED", 2)
+    assert cloud.described(holder)["status"] == "RUNNING"
+    cloud.stop(holder)
 
 
 def test_as_many_run_at_once_as_there_are_permits(cloud: Cloud, entity: str, kept: Kept) -> None:
-    ended = all_succeeded(kept, cloud, *(cloud.sleep(entity, 3, permits=2) for _ in range(3)))
-    first, second, third = by_grant(ended)
+    holders = [cloud.sleep(entity, 15, permits=2) for _ in range(2)]
+    cloud.wait_until(lambda: (item := cloud.lock(entity).item) is not None and item.held == 2, "two holders")
+    waiter = cloud.sleep(entity, 0, permits=2)
+    cloud.wait_until_queued(entity, waiter)
+    first, second, third = by_grant(all_succeeded(kept, cloud, *holders, waiter))
     assert second["startedMs"] < first["endedMs"]
     assert third["startedMs"] >= min(first["endedMs"], second["endedMs"])
     kept.check({entity: cloud.lock(entity)})
@@ -194,15 +207,39 @@ def test_an_execution_whose_row_is_lost_joins_again(short_lease: Cloud, entity: 
     assert short_lease.is_free(entity)
 
 
+def test_the_dashboard_shows_who_holds_and_who_waits_and_what_to_type(cloud: Cloud, entity: str) -> None:
+    holder, waiter = (Claim(LockName(entity), f"{who}-<b>", 60_000) for who in ("holder", "waiter"))
+    held = cloud.locks.take_ticket(holder, None)
+    place = cloud.locks.take_ticket(waiter, None)
+    assert isinstance(held, Grant)
+    assert isinstance(place, Position)
+    dashboards = cloud.client("cloudwatch")
+    bodies = [
+        json.loads(dashboards.get_dashboard(DashboardName=each["DashboardName"])["DashboardBody"])
+        for each in dashboards.list_dashboards()["DashboardEntries"]
+    ]
+    [endpoint] = [
+        each["properties"]["endpoint"] for body in bodies for each in body["widgets"] if each["type"] == "custom"
+    ]
+    Role.of_step(cloud, "live_report").drop_conditions()
+    root = Parsed(cloud.invoke(endpoint, {"widgetContext": {"theme": "light"}})).root
+    cloud.locks.withdraw(waiter, place.place.ticket)
+    cloud.locks.release(holder, held)
+    [shown] = [each for each in root.all("article") if entity in each.texts("h3")]
+    assert shown.texts("", "name") == ["holder-<b>", "1.waiter-<b>"]
+    assert root.texts("h1") == [f"Locks in the table {cloud.outputs['TableName']}"]
+
+
 def test_afterwards_no_holder_and_no_waiter_is_left(either: Cloud, entity: str) -> None:
     """But for the rows of executions that were stopped, since the emulator goes on with what stood in a Parallel."""
     assert either.ended(either.sleep(entity, 0)).status == "SUCCEEDED"
     items = either.items()
     assert items
     owners = [item["owner"]["S"] for item in items if "createdAtMs" in item]
-    waiting = [owner for owner in owners if either.described(owner)["status"] != "ABORTED"]
+    statuses = {owner: either.described(owner)["status"] for owner in owners}
+    waiting = {owner: status for owner, status in statuses.items() if status != "ABORTED"}
     holders = [name for item in items for name in item if name.startswith("holder:")]
-    assert (waiting, holders) == ([], [])
+    assert (waiting, holders) == ({}, [])
     assert {item["held"]["N"] for item in items if "held" in item} == {"0"}
     # Everything that is left will be deleted by time to live.
     assert all("expiresAt" in item for item in items)

@@ -27,6 +27,7 @@ from ticketlock.workflow._turn import grant_of, place_of
 
 pytestmark = pytest.mark.verify("a deployment of its own; tests/infra asks which permissions there are")
 
+FAR_MS = 9_999_999_999_999
 STEPS = ("take_ticket", "wait_for_wake_up", "check_position", "heartbeat", "release", "clean_up")
 
 
@@ -117,6 +118,15 @@ def parks(steps: Steps) -> bool:
     return True
 
 
+def answers_that_it_holds_the_lock(steps: Steps) -> bool:
+    return steps.take_ticket_and_answer().is_answered()
+
+
+def answers_that_it_waits(steps: Steps) -> bool:
+    steps.take_ticket()
+    return steps.take_ticket_and_answer().is_answered()
+
+
 def does_not_park_at_its_turn(steps: Steps) -> bool:
     holder, waiter = steps.take_ticket(), steps.take_ticket()
     steps.release_without_waking(holder)
@@ -175,6 +185,16 @@ def releases_and_wakes(steps: Steps) -> bool:
     holder, callback = waited_for(steps)
     steps.release(holder)
     return callback.is_answered()
+
+
+def releases_behind_one_that_has_gone(steps: Steps) -> bool:
+    """The task of the waiter, far behind when it parked, has ended: its row is shortened."""
+    holder, waiter = steps.take_ticket(), steps.take_ticket()
+    steps.write_session(waiter, wakeUpToken="of a task that has ended")
+    steps.write(row_key(steps.lock, place_of(waiter).ticket), leaseUntilMs=FAR_MS)
+    steps.release(holder)
+    (row,) = steps.cloud.lock(steps.entity).rows
+    return row.lease_until_ms < FAR_MS
 
 
 def releases_and_ends_the_heartbeat(steps: Steps) -> bool:
@@ -258,6 +278,8 @@ NEEDS = [
     Need("take_ticket", "dynamodb:UpdateItem", takes_at_once),
     Need("take_ticket", "dynamodb:PutItem", joins),
     Need("take_ticket", "dynamodb:Query", takes_past_the_count),
+    Need("take_ticket", "states:SendTaskSuccess", answers_that_it_holds_the_lock),
+    Need("take_ticket", "states:SendTaskFailure", answers_that_it_waits),
     Need("wait_for_wake_up", "dynamodb:GetItem", first_call("wait_for_wake_up", parks)),
     Need("wait_for_wake_up", "dynamodb:UpdateItem", parks),
     Need("wait_for_wake_up", "dynamodb:Query", parks),
@@ -276,6 +298,7 @@ NEEDS = [
     Need("release", "dynamodb:GetItem", first_call("release", releases)),
     Need("release", "dynamodb:UpdateItem", releases),
     Need("release", "dynamodb:Query", releases_and_wakes, silent=True),
+    Need("release", "dynamodb:ConditionCheckItem", releases_behind_one_that_has_gone, silent=True),
     Need("release", "states:SendTaskSuccess", releases_and_ends_the_heartbeat),
     Need("release", "states:SendTaskFailure", releases_too_late),
     Need("release", "states:DescribeExecution", stops_the_work_that_timed_out, silent=True),
@@ -293,8 +316,10 @@ NEEDS = [
     Need("clean_up", "states:StopExecution", stops_the_continued_wait, part="Continue", silent=True),
 ]
 LAMBDAS_OWN = "Lambda sends it by itself, with the role of the function; the emulator asks no role."
+WAKES = "sent by each function that wakes the next in line; it is shown of the release"
 SWEEPS = "the row of a dead waiter, a lease after it died: tests/infra/test_permissions.py asks for it in memory"
 NOT_SHOWN = {
+    **{(step, "dynamodb:ConditionCheckItem"): WAKES for step in STEPS if step != "release"},
     **{(step, "logs:CreateLogStream"): LAMBDAS_OWN for step in STEPS},
     **{(step, "logs:PutLogEvents"): LAMBDAS_OWN for step in STEPS},
     **{(step, "xray:PutTelemetryRecords"): LAMBDAS_OWN for step in STEPS},

@@ -5,9 +5,18 @@ import shutil
 from pathlib import Path
 
 import pytest
+from aws_cdk import App, Stack
+from aws_cdk import aws_lambda as lambda_
 from kit.stacks import said_by
-from ticketlock_cdk import assets
-from ticketlock_cdk.assets import OF_UNITS, ThirdPartyError, source_folder, stage_functions, third_party_packages
+from ticketlock_cdk import assets, code_with_ticketlock
+from ticketlock_cdk.assets import (
+    OF_DASHBOARDS,
+    OF_UNITS,
+    ThirdPartyError,
+    source_folder,
+    stage_functions,
+    third_party_packages,
+)
 
 import ticketlock
 
@@ -28,12 +37,23 @@ def asset_of_units(tmp_path_factory):
     return stage_functions(tmp_path_factory.mktemp("asset-of-units"), OF_UNITS)
 
 
+@pytest.fixture(scope="session")
+def asset_of_dashboards(tmp_path_factory):
+    return stage_functions(tmp_path_factory.mktemp("asset-of-dashboards"), OF_DASHBOARDS)
+
+
 @pytest.mark.parametrize(
     ("which", "folder", "other", "rooms"),
     [
         ("asset", "functions", "functions/of_units", {"client", "locks", "wire", "workflow"}),
         # `ticketlock` itself imports its clients.
         ("asset_of_units", "functions/of_units", "functions", {"_expressions", "client", "locks", "units", "wire"}),
+        (
+            "asset_of_dashboards",
+            "functions/of_dashboards",
+            "functions",
+            {"_expressions", "client", "locks", "report", "units", "wire"},
+        ),
     ],
 )
 def test_an_asset_has_its_own_handlers_the_parts_of_the_library_that_they_need_and_nothing_else(
@@ -55,7 +75,7 @@ def test_an_asset_has_its_own_handlers_the_parts_of_the_library_that_they_need_a
     assert not [name for name in files(asset) if "__pycache__" in name or ".dist-info" in name or name.endswith(".pyc")]
 
 
-@pytest.mark.parametrize("which", ["asset", "asset_of_units"])
+@pytest.mark.parametrize("which", ["asset", "asset_of_units", "asset_of_dashboards"])
 def test_the_handlers_can_be_imported_with_their_asset_and_boto3_alone(which, request):
     asset = request.getfixturevalue(which)
     handlers = ", ".join(path.stem for path in asset.glob("*.py"))
@@ -63,10 +83,23 @@ def test_the_handlers_can_be_imported_with_their_asset_and_boto3_alone(which, re
     assert all(path.startswith(str(asset)) for path in said_by(asset, code).split())
 
 
+def test_the_function_of_a_dashboard_writes_its_page_with_its_asset_alone(asset_of_dashboards):
+    code = """
+import os
+os.environ.update(TABLE_NAME="locks", AWS_REGION="us-east-1", SHOWS="locks")
+import live_report
+from ticketlock.report import TableReading
+print(live_report.widget(live_report.reader(), TableReading(0, [], None, 0, False), "us-east-1", dark=True))
+"""
+    shown = said_by(asset_of_dashboards, code)
+    assert "Locks in the table <bdi>locks</bdi>" in shown
+    assert ".ticketlock {" in shown
+
+
 def test_the_asset_stays_the_same_when_units_of_work_or_expressions_change(asset, tmp_path, monkeypatch):
     library = tmp_path / "ticketlock"
     shutil.copytree(Path(ticketlock.__file__).parent, library)
-    for package in ("_expressions", "units"):
+    for package in ("_expressions", "report", "units"):
         (library / package).mkdir(exist_ok=True)
         (library / package / "_added.py").write_text("added = True\n")
     monkeypatch.setattr(ticketlock, "__file__", str(library / "__init__.py"))
@@ -99,6 +132,36 @@ def test_an_asset_with_other_content_has_another_name(asset, tmp_path, monkeypat
     (functions / "release.py").write_text("changed = True\n")
     monkeypatch.setattr(assets, "source_folder", lambda _: functions)
     assert stage_functions(tmp_path / "staged").name != asset.name
+
+
+def test_code_of_a_user_and_the_library_can_be_imported_with_boto3_alone_and_keep_their_modes(tmp_path, synthesise):
+    folder = tmp_path / "function"
+    (folder / "__pycache__").mkdir(parents=True)
+    (folder / "__pycache__" / "pay.cpython-311.pyc").touch()
+    (folder / "pay.py").write_text("from ticketlock import LockClient\nfrom ticketlock.units import Units\n")
+    (folder / "tool").touch(mode=0o700)
+    stack = Stack(App(outdir=str(tmp_path / "assembly")), "Test")
+    code = code_with_ticketlock(stack, folder)
+    first, second = (
+        lambda_.Function(stack, name, code=code, runtime=lambda_.Runtime.PYTHON_3_14, handler="pay.handler")
+        for name in ("First", "Second")
+    )
+    found = synthesise(stack)
+    assert found.function(first)["Code"] == found.function(second)["Code"]
+    [staged] = (tmp_path / "assembly").glob("functions-with-ticketlock-*")
+    assert {path.name for path in staged.iterdir()} == {"pay.py", "ticketlock", "tool"}
+    assert [oct((staged / name).stat().st_mode & 0o777) for name in ("pay.py", "tool")] == ["0o644", "0o755"]
+    assert not any((staged / "ticketlock" / name).exists() for name in ("__pycache__", "cli", "testing"))
+    assert said_by(staged, "import pay; print(pay.Units.__name__)") == "Units\n"
+
+
+@pytest.mark.parametrize("found", ["is no folder", "has a ticketlock of its own"])
+def test_code_that_cannot_be_a_users_is_refused(found, tmp_path):
+    folder = tmp_path / "function"
+    if found != "is no folder":
+        (folder / "ticketlock").mkdir(parents=True)
+    with pytest.raises(ValueError, match=rf"folder is '{folder}', which {found}; allowed: the folder of your"):
+        code_with_ticketlock(Stack(App(outdir=str(tmp_path / "assembly")), "Test"), folder)
 
 
 def test_an_installation_without_its_folders_is_refused():

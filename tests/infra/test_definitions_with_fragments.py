@@ -7,6 +7,7 @@ from aws_cdk.assertions import Annotations, Match
 from kit.stacks import machine
 from ticketlock_cdk import TicketLock
 
+JSONATA = sfn.QueryLanguage.JSONATA
 PRESENT = sfn.Condition.is_present("$.id")
 
 
@@ -19,10 +20,10 @@ class Machines:
         self.lock = TicketLock(self.stack, "Lock")
         self._of = ""
 
-    def add(self, *names):
+    def add(self, *names, **more):
         for name in names:
             self._of = name
-            made = machine(self.stack, name, chain=getattr(self, name)())
+            made = machine(self.stack, name, chain=getattr(self, name)(), **more)
             self.lock.attach(made)
 
     def state(self, name, **more):
@@ -35,8 +36,8 @@ class Machines:
         """A state whose failure can be caught."""
         return sfn.Parallel(self.stack, f"{self._of} {name}").branch(self.state(f"In {name}"))
 
-    def locked(self, protected, id="Ship"):
-        return self.lock.serialize(self.stack, f"{self._of}-{id}", protected, entity="$.id")
+    def locked(self, protected, id="Ship", **more):
+        return self.lock.serialize(self.stack, f"{self._of}-{id}", protected, **{"entity": "$.id", **more})
 
     # Variables.
 
@@ -83,6 +84,14 @@ class Machines:
         single = self.locked(self.task("Charge")).to_single_state()
         single.add_catch(self.state("Notify"))
         return single
+
+    # Query languages.
+
+    def in_jsonata(self):
+        pack = self.task("Pack")
+        pack.add_catch(sfn.Fail(self.stack, "Unpacked"), result_path="$.failure")
+        inner = self.locked(self.state("Charge").next(pack), "Line")
+        return self.locked(inner, entity="{% $states.input.id %}", query_language=JSONATA)
 
     # Distributed Maps.
 
@@ -182,6 +191,7 @@ def test_what_the_service_or_the_lock_cannot_do_fails_the_synthesis(outdir):
         "distributed_by_its_mode",
         "distributed_around_a_map",
     )
+    made.add("in_jsonata", query_language=JSONATA)
     with pytest.raises(RuntimeError, match="Distributed Map") as refused:
         made.app.synth()
     first = "[Orders/Lock] state machine Orders/"
@@ -199,4 +209,6 @@ def test_what_the_service_or_the_lock_cannot_do_fails_the_synthesis(outdir):
     ):
         [message] = [line for line in told if line.startswith(f"{name} ")]
         assert message.startswith(f"{name} has the fragment {name}-Ship in the Distributed Map {each}, whose child")
-    assert len(told) == 5
+    [message] = [line for line in told if line.startswith("in_jsonata ")]
+    assert "is in JSONata, and has in JSONPath: in_jsonata-Line, in_jsonata Pack; the service refuses" in message
+    assert len(told) == 6

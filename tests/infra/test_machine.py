@@ -9,13 +9,14 @@ import pytest
 from ticketlock_cdk import TicketLock
 from ticketlock_cdk.assets import source_folder
 from ticketlock_cdk.lock.serialize_machine import serialize_definition
-from ticketlock_cdk.lock.settings import LockSettings
+from ticketlock_cdk.lock.settings import HandOver, LockSettings
+from ticketlock_cdk.lock.targets import parse_target
 
 from ticketlock import errors
 
 pytestmark = pytest.mark.shows("one run per grant", "unreachable functions", "long waits and holds", "no heartbeat")
 
-SETTINGS = LockSettings(lease_s=120, poll_s=7, default_record_wait=30, permits=3)
+SETTINGS = LockSettings(lease_s=120, row_lease_s=900, poll_s=7, default_record_wait=30, permits=3)
 
 
 def states(machine: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -25,11 +26,19 @@ def states(machine: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
             yield from states(branch)
 
 
-STATES = dict(states(serialize_definition(SETTINGS, ["arn:one", "arn:two"])))
+FUNCTION = "arn:aws:lambda:eu-central-1:123456789012:function:work"
+MACHINE = "arn:aws:states:eu-central-1:123456789012:stateMachine:work"
+
+
+def defined(*targets: str, settings: LockSettings = SETTINGS) -> dict[str, Any]:
+    return serialize_definition(settings, [parse_target("target", arn) for arn in targets])
+
+
+STATES = dict(states(defined(FUNCTION, MACHINE)))
 
 
 def test_the_functions_that_take_check_and_release_are_retried_in_the_same_way() -> None:
-    retries = [STATES[name]["Retry"] for name in ("TakeTicket", "CheckPosition", "Release", "ReleaseAfterFailure")]
+    retries = [STATES[name]["Retry"] for name in ("TakeTicketAgain", "CheckPosition", "Release", "ReleaseAfterFailure")]
     assert all(retry == retries[0] for retry in retries)
 
 
@@ -44,12 +53,23 @@ def test_every_state_says_why_it_exists() -> None:
 def test_the_settings_of_a_deployment_stand_where_the_functions_read_them() -> None:
     payload = STATES["TakeTicket"]["Parameters"]["Payload"]
     assert (payload["leaseSeconds"], payload["pollSeconds"], payload["defaultRecordWaitSeconds"]) == (120, 7, 30)
-    assert (payload["defaultPermits"], payload["targets"]) == (3, ["arn:one", "arn:two"])
+    assert (payload["defaultPermits"], payload["targets"]) == (3, [FUNCTION, MACHINE])
+    polls = STATES["CheckPosition"]["Parameters"]["Payload"]
+    assert polls["rowLeaseSeconds"] == payload["rowLeaseSeconds"] == 900
+
+
+def test_a_parked_waiter_polls_at_half_the_lease_far_behind_at_half_its_rows() -> None:
+    parked = [STATES[name] for name in ("WaitForWakeUp", "WaitForWakeUpBehind", "WaitForWakeUpBriefly")]
+    assert [state["TimeoutSeconds"] for state in parked] == [60, 450, 7]
+    for state in parked:
+        assert state["Parameters"] == parked[0]["Parameters"]
+        assert state["Catch"] == parked[0]["Catch"]
+    assert parked[0]["Retry"] == parked[1]["Retry"]
 
 
 @pytest.mark.parametrize("lease_s", [10, 30, 60, 120, 3_600])
 def test_the_heartbeat_comes_at_half_the_lease_and_gives_up_when_the_lease_ends(lease_s: int) -> None:
-    heartbeat = dict(states(serialize_definition(replace(SETTINGS, lease_s=lease_s, poll_s=1), [])))["Heartbeat"]
+    heartbeat = dict(states(defined(settings=replace(SETTINGS, lease_s=lease_s, poll_s=1))))["Heartbeat"]
     assert heartbeat["TimeoutSeconds"] == lease_s / 2
     on_any_error = heartbeat["Retry"][-1]
     assert (on_any_error["ErrorEquals"], on_any_error["BackoffRate"]) == (["States.ALL"], 1)
@@ -124,13 +144,70 @@ def test_the_machines_placeholders_are_all_substituted(machine, typical):
     assert used == set(machine["DefinitionSubstitutions"])
 
 
-def test_the_machines_definition_is_the_file_except_for_the_settings(typical):
+def test_the_machines_definition_has_the_states_of_the_file_but_for_settings_and_kinds_of_work(typical):
     written = json.loads((source_folder("statemachines") / "serialize.asl.json").read_text())
-    written["States"]["TakeTicket"]["Parameters"]["Payload"]["targets"] = [
-        f"<{typical.synthesised.id_of(target)}>" for target in (typical.target_function, typical.target_machine)
-    ]
+    of_file, found = dict(states(written)), dict(states(typical.definition))
+    targets = [f"<{typical.synthesised.id_of(target)}>" for target in (typical.target_function, typical.target_machine)]
+    assert found["TakeTicket"]["Parameters"]["Payload"].pop("targets") == targets
+    assert of_file["TakeTicket"]["Parameters"]["Payload"].pop("targets") == []
+    changed = ("TakeTicket", "MyTurn?", "Hold", "StartExecution")
     # Nulls too: a ResultPath that is null is not a ResultPath that is missing.
-    assert typical.definition == written
+    assert {name: found[name] for name in of_file if name not in changed} == {
+        name: state for name, state in of_file.items() if name not in changed
+    }
+    assert found["TakeTicket"]["Parameters"] == of_file["TakeTicket"]["Parameters"]
+    assert found["Hold"]["Branches"][1] == of_file["Hold"]["Branches"][1]
+
+
+def _runs(state: dict[str, Any]) -> tuple[str, set[str]]:
+    """The first state of the work's branch, and the tasks in it."""
+    branch = state["Branches"][0]
+    return branch["StartAt"], {name for name, each in branch["States"].items() if each["Type"] == "Task"}
+
+
+@pytest.mark.parametrize(
+    ("targets", "kind", "work"),
+    [((FUNCTION,), "function", "InvokeFunction"), ((MACHINE,), "execution", "StartExecution")],
+)
+def test_with_targets_of_one_kind_the_first_step_goes_straight_on_to_their_work(
+    targets: tuple[str, ...], kind: str, work: str
+) -> None:
+    found = defined(*targets)["States"]
+    assert (found["TakeTicket"]["Parameters"]["Payload"]["goesOn"], found["TakeTicket"]["Next"]) == (kind, "Hold")
+    tasks = {work, "Release", "ReleaseAfterFailure", "LeaveToHeartbeat"}
+    assert _runs(found["Hold"]) == (work, tasks)
+    assert {"Granted", "HoldOfExecution"}.isdisjoint(found)
+
+
+def test_with_targets_of_both_kinds_an_execution_is_held_by_states_of_its_own() -> None:
+    found = defined(MACHINE, FUNCTION)["States"]
+    assert found["TakeTicket"]["Parameters"]["Payload"]["goesOn"] == "function"
+    assert found["Granted"]["Next"] == "HoldOfExecution"
+    assert _runs(found["HoldOfExecution"])[0] == "StartExecution"
+    first, *others = found["MyTurn?"]["Choices"]
+    assert (first["Next"], [each["Next"] for each in others if each["StringEquals"] == "granted"]) == (
+        "HoldOfExecution",
+        ["Hold"],
+    )
+
+
+@pytest.mark.parametrize("heartbeat", [True, False])
+@pytest.mark.parametrize("hand_over", HandOver)
+@pytest.mark.parametrize("targets", [(), (FUNCTION,), (MACHINE,), (FUNCTION, MACHINE)])
+def test_each_state_is_reached_and_each_next_one_is_there(
+    targets: tuple[str, ...], hand_over: HandOver, heartbeat: bool
+) -> None:
+    def check(machine: dict[str, Any]) -> None:
+        there, reached = machine["States"], {machine["StartAt"]}
+        for state in there.values():
+            routed = [state, *state.get("Catch", ()), *state.get("Choices", ())]
+            reached |= {each[field] for each in routed for field in ("Next", "Default") if field in each}
+            for branch in state.get("Branches", ()):
+                check(branch)
+        assert reached == there.keys()
+
+    settings = replace(SETTINGS, hand_over=hand_over, heartbeat=heartbeat, work_timeout_s=0 if heartbeat else 60)
+    check(defined(*targets, settings=settings))
 
 
 def test_the_machines_errors_and_failing_statuses_are_classes_of_the_errors_module(typical):
@@ -140,8 +217,8 @@ def test_the_machines_errors_and_failing_statuses_are_classes_of_the_errors_modu
         own |= {name for rule in rules for name in rule["ErrorEquals"]}
         own |= {state["Error"]} if "Error" in state else set()
     own = {name for name in own if not name.startswith(SERVICE_ERRORS)}
-    # No error: how the last beat of an execution makes the next one take over.
-    own.remove("ContinueHolding")
+    # No errors: how the last beat of an execution makes the next one take over, and how the first step goes on.
+    own -= {"ContinueHolding", "AnswerTooLong", "Granted", "NotYet", "Parked"}
     assert own >= {
         "InvalidLockRequest",
         "TaskNotAllowed",
@@ -150,8 +227,9 @@ def test_the_machines_errors_and_failing_statuses_are_classes_of_the_errors_modu
         "LockLost",
         "EventBudgetExceeded",
     }
-    routes = {choice["StringEquals"]: choice["Next"] for choice in typical.definition["States"]["MyTurn?"]["Choices"]}
-    going_on = ("granted", "grantedMeanwhile", "parked", "parkedBriefly", "waiting", "continued")
+    choices = typical.definition["States"]["MyTurn?"]["Choices"]
+    routes = {choice["StringEquals"]: choice["Next"] for choice in choices if "StringEquals" in choice}
+    going_on = ("granted", "grantedMeanwhile", "parked", "parkedBehind", "parkedBriefly", "waiting", "continued")
     failing = {status: state for status, state in routes.items() if status not in going_on}
     assert all(status == state for status, state in failing.items())
     assert own | set(failing) <= set(errors.__all__)

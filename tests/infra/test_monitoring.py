@@ -77,7 +77,7 @@ ALARMS = {
     "TableReadThrottles": (*TABLE, "ReadThrottleEvents", "Sum", 1, 60, MOST),
     "TableWriteThrottles": (*TABLE, "WriteThrottleEvents", "Sum", 1, 60, MOST),
     **{f"{step}Errors": (*FUNCTION, "100 * errors / calls", "Sum", 5, 60, MOST) for step in STEPS},
-    **{f"{step}Throttles": (*FUNCTION, "Throttles", "Sum", 1, 60, MOST) for step in STEPS if step != "CleanUp"},
+    **{f"{step}Throttles": (*FUNCTION, "Throttles", "Sum", 1, 60, MOST) for step in STEPS},
 }
 
 

@@ -77,7 +77,9 @@ def nagged(outdir, **context):
         {
             "targets": MACHINE,
             "dashboard": "true",
+            "dashboard_live": "true",
             "alarms": "true",
+            "transactions": "true",
             "vpc_id": "vpc-0123456789abcdef0",
             "subnet_ids": "subnet-0123456789abcdef0",
         },
@@ -123,7 +125,7 @@ def test_no_stack_of_several_has_a_finding_because_of_the_constructs(tmp_path):
         logs={"destination": logs.LogGroup(workflows, "Logs"), "level": sfn.LogLevel.ALL},
         tracing_enabled=True,
     )
-    acknowledge_wildcard(workflow, reason="Logs and traces.")
+    acknowledge_wildcard(workflow, "services")
     units.attach(workflow)
     lock.attach(workflow)
     app.synth()

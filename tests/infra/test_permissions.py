@@ -8,7 +8,7 @@ from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_kms as kms
 from kit.events import execution_arn, turn_of
 from kit.pages import blocks
-from kit.stacks import as_list, function, machine
+from kit.stacks import allowed, as_list, function, machine
 from ticketlock_cdk import TicketLock
 
 from ticketlock import Claim, Grant, LockName, LockTable
@@ -18,15 +18,18 @@ from ticketlock.testing import ManualClock, MemoryDynamoDB
 from ticketlock.workflow import Workflow
 
 FUNCTION = "arn:aws:lambda:us-east-1:111122223333:function:work"
+# Each of them may have to wake the next in line.
+TO_WAKE = {"ConditionCheckItem", "GetItem", "Query", "UpdateItem"}
 ON_THE_TABLE = {
-    "take_ticket": {"DeleteItem", "GetItem", "PutItem", "Query", "UpdateItem"},
-    "check_position": {"DeleteItem", "GetItem", "PutItem", "Query", "UpdateItem"},
-    "wait_for_wake_up": {"GetItem", "Query", "UpdateItem"},
-    "heartbeat": {"GetItem", "Query", "UpdateItem"},
-    "release": {"GetItem", "Query", "UpdateItem"},
-    "clean_up": {"BatchGetItem", "DeleteItem", "GetItem", "Query", "UpdateItem"},
+    "take_ticket": TO_WAKE | {"DeleteItem", "PutItem"},
+    "check_position": TO_WAKE | {"DeleteItem", "PutItem"},
+    "wait_for_wake_up": TO_WAKE,
+    "heartbeat": TO_WAKE,
+    "release": TO_WAKE,
+    "clean_up": TO_WAKE | {"BatchGetItem", "DeleteItem"},
 }
 ANSWERS = {
+    "take_ticket": {"states:SendTaskFailure", "states:SendTaskSuccess"},
     "wait_for_wake_up": {"states:SendTaskSuccess"},
     "check_position": {"states:SendTaskSuccess"},
     "heartbeat": {"states:SendTaskFailure", "states:SendTaskSuccess"},
@@ -65,16 +68,6 @@ ON_A_PATTERN = {"states:DescribeExecution", "states:StopExecution"}
 
 def actions(statements):
     return {action for statement in statements for action in as_list(statement["Action"])}
-
-
-def allowed(found, principal, names=None):
-    """The actions that a principal is allowed on each resource, by its name of these if it has one."""
-    on: dict[str, set[str]] = {}
-    for statement in found.statements(principal):
-        for resource in as_list(statement["Resource"]):
-            text = found.text(resource)
-            on.setdefault((names or {}).get(text, text), set()).update(as_list(statement["Action"]))
-    return on
 
 
 @pytest.mark.parametrize("step", ON_THE_TABLE)
@@ -232,13 +225,12 @@ def test_with_a_table_of_another_key_only_those_who_answer_tasks_of_the_machines
     key, client = kms.Key(stack, "Key"), function(stack, "Client")
     lock = TicketLock(stack, "Lock", table="locks", encryption_key=key)
     lock.grant_use(client)
+    other = function(stack, "Other")
     found = synthesise(stack)
-    answering = [lock.wait_for_wake_up, lock.check_position, lock.heartbeat, lock.release, lock.clean_up, client]
-    on_the_key = {
-        step.node.id: allowed(found, step).get(f"<{found.id_of(key)}>") for step in (lock.take_ticket, *answering)
-    }
+    steps = (lock.take_ticket, lock.wait_for_wake_up, lock.check_position, lock.heartbeat, lock.release, lock.clean_up)
     use = {"kms:Decrypt", "kms:GenerateDataKey"}
-    assert on_the_key == {"TakeTicket": None, **{step.node.id: use for step in answering}}
+    for step, may in (*((step, use) for step in (*steps, client)), (other, None)):
+        assert allowed(found, step).get(f"<{found.id_of(key)}>") == may, step.node.id
 
 
 @pytest.mark.verify("a stack of its own, synthesised")

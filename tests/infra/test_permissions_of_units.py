@@ -15,10 +15,12 @@ from ticketlock_cdk.units.access import (
     LIST_OPEN_UNITS,
     READ_BESIDE_UNITS,
     RUN_UNITS,
+    SHOW_OPEN_UNITS,
     SWEEP_RECORDS,
 )
 
 from ticketlock.errors import UnitConflict
+from ticketlock.report import AtMost, TableReader, UnitsReader
 from ticketlock.testing import Sent
 from ticketlock.units import SERIALIZABLE, UNCOMMITTED
 from ticketlock.units._provision import _trials
@@ -154,11 +156,25 @@ def test_the_permissions_of_the_sweeper_are_what_it_uses(books: Books, units_wor
     assert {action for action, use in used if use == "accounts"} | {"PutItem"} == granted(FINISH_ITEMS)
 
 
+def test_the_permissions_of_who_shows_open_units_are_what_it_uses(
+    books: Books, units_world: UnitsWorld, ben: Party
+) -> None:
+    left_by_killed_processes(units_world, books)
+    books.clock.advance(LATER_S)
+    reader = UnitsReader(books.tables["units"], client=ben.client, clocks=books.clock, sleep=books.clock.sleep)
+    assert TableReader(table=None, units=reader, at_most=AtMost()).read().units
+    used = used_by(ben)
+    assert {action for action, use in used if use == "units"} == granted(SHOW_OPEN_UNITS)
+    assert {action for action, use in used if use == "units/open"} == granted(LIST_OPEN_UNITS)
+    assert {use for _, use in used} == {"units", "units/open"}
+    ben.units.sweep()
+
+
 def test_the_function_of_the_page_sweeps(books: Books, units_world: UnitsWorld, ann: Party) -> None:
     left_by_killed_processes(units_world, books)
     books.clock.advance(LATER_S)
     (source,) = [each for each in blocks("docs/units.md", "python") if "def sweeper" in each]
-    names: dict[str, Any] = {"units": ann.units}
+    names: dict[str, Any] = {"Any": Any, "units": ann.units}
     exec(source, names)
     context = SimpleNamespace(get_remaining_time_in_millis=lambda: 300_000)
     assert names["sweeper"]({}, context)["rolled_back"] == 1

@@ -2,7 +2,11 @@
 
 import json
 import math
+import re
+import subprocess
+import sys
 from functools import reduce
+from pathlib import Path
 
 import pytest
 from aws_cdk import App, Aws, CfnParameter, Duration, Stack
@@ -16,8 +20,9 @@ from ticketlock_cdk.assets import source_folder
 
 pytestmark = pytest.mark.verify("each fragment is a stack; the interpreter runs fragments")
 
-ENTITY = "$.order.id"
+ENTITY, EXPRESSION = "$.order.id", "{% $states.input.order.id %}"
 FUNCTION = "arn:aws:lambda:eu-west-1:123456789012:function:work"
+JSONATA, DISCARD = sfn.QueryLanguage.JSONATA, sfn.JsonPath.DISCARD
 
 
 def states(definition):
@@ -60,22 +65,22 @@ def imported_machine(scope):
 class OfEachKind:
     """One machine with a fragment of each kind, in the order: chain, function, state machine."""
 
-    def __init__(self, outdir, synthesise):
+    def __init__(self, outdir, synthesise, language=sfn.QueryLanguage.JSON_PATH):
         stack = Stack(App(outdir=outdir), "OfEachKind")
         self.lock = TicketLock(stack, "Lock")
-        chain = self.lock.serialize(stack, "Chain", sfn.Pass(stack, "Inspect"), entity=ENTITY, lock_path="$.lock")
-        invoked = self.lock.serialize(
-            stack, "Function", imported_function(stack), entity="{% $states.input.order.id %}"
-        )
-        started = self.lock.serialize(
-            stack,
-            "Machine",
-            imported_machine(stack),
-            entity=sfn.JsonPath.string_at("$.order.id"),
-            namespace="billing",
-            record_wait=Duration.minutes(1),
-        )
-        self.machine = attached(self.lock, stack, chain.next(invoked).next(started))
+        in_jsonata = language is sfn.QueryLanguage.JSONATA
+
+        def serialized(id, protected, entity, **more):
+            given = {"entity": EXPRESSION if in_jsonata else entity, **more}
+            return self.lock.serialize(stack, id, protected, query_language=language, **given)
+
+        chain = serialized("Chain", sfn.Pass(stack, "Inspect"), ENTITY, lock_path="$.lock")
+        invoked = serialized("Function", imported_function(stack), EXPRESSION)
+        path, wait = sfn.JsonPath.string_at(ENTITY), Duration.minutes(1)
+        started = serialized("Machine", imported_machine(stack), path, namespace="billing", record_wait=wait)
+        self.left_out = {"Parked", "NotYet"} if in_jsonata else set()
+        self.machine = machine(stack, chain=chain.next(invoked).next(started), query_language=language)
+        self.lock.attach(self.machine)
         self.synthesised = synthesise(stack)
         self.definition = self.synthesised.definition(self.machine)
         self.states = dict(states(self.definition))
@@ -84,6 +89,16 @@ class OfEachKind:
 @pytest.fixture(scope="module")
 def of_each_kind(outdir, synthesise):
     return OfEachKind(outdir, synthesise)
+
+
+@pytest.fixture(scope="module")
+def in_jsonata(outdir, synthesise):
+    return OfEachKind(outdir, synthesise, JSONATA)
+
+
+@pytest.fixture(params=["of_each_kind", "in_jsonata"])
+def in_either_language(request):
+    return request.getfixturevalue(request.param)
 
 
 @pytest.fixture(scope="module")
@@ -99,42 +114,76 @@ def states_of_both(of_each_kind, written):
             yield name, own, state
 
 
-def test_it_has_every_state_of_the_serialised_workflow(of_each_kind, written):
-    own = {"ChooseWork", "TaskNotAllowed", "InvokeFunction", "StartExecution"}
+def test_it_has_every_state_of_the_serialised_workflow(in_either_language, written):
+    own = in_either_language.left_out | {"TaskNotAllowed", "InvokeFunction", "StartExecution"}
     for id, work in (
         ("Chain", {"TellLock", "Protected"}),
         ("Function", {"InvokeFunction"}),
         ("Machine", {"StartExecution"}),
     ):
-        found = {name.removeprefix(f"{id}.") for name in of_each_kind.states if name.startswith(f"{id}.")}
-        assert found == written.keys() - own | {"Enter"} | work
+        found = {name.removeprefix(f"{id}.") for name in in_either_language.states if name.startswith(f"{id}.")}
+        assert found == written.keys() - own | {"Enter", "TakeTicketAgain"} | work
 
 
-@pytest.mark.parametrize(
-    "field", ["Retry", "TimeoutSeconds", "Resource", "ResultPath", "ResultSelector", "SecondsPath"]
-)
-def test_its_states_are_those_of_the_serialised_workflow(field, of_each_kind, written):
-    changed = {("TakeTicket", "ResultPath"), ("TakeTicket", "ResultSelector")}
-    changed |= {(name, "ResultPath") for name in ("InvokeFunction", "StartExecution")}
-    for name, own, state in states_of_both(of_each_kind, written):
+def assert_same(field, found, written, changed=()):
+    for name, own, state in states_of_both(found, written):
         if (own, field) not in changed:
             text = json.dumps(written[own].get(field, "nothing")).replace("${Partition}", "<AWS::Partition>")
             assert (name, state.get(field, "nothing")) == (name, json.loads(text))
 
 
-def test_its_errors_are_caught_as_those_of_the_serialised_workflow(of_each_kind, written):
-    for name, own, state in states_of_both(of_each_kind, written):
+@pytest.mark.parametrize("field", ["Retry", "TimeoutSeconds", "Resource"])
+def test_its_states_are_those_of_the_serialised_workflow(field, in_either_language, written):
+    assert_same(field, in_either_language, written)
+
+
+@pytest.mark.parametrize("field", ["ResultPath", "ResultSelector", "SecondsPath"])
+def test_in_jsonpath_they_make_the_same_of_their_results(field, of_each_kind, written):
+    changed = {("TakeTicket", "ResultPath"), ("TakeTicket", "ResultSelector")}
+    changed |= {(name, "ResultPath") for name in ("InvokeFunction", "StartExecution")}
+    assert_same(field, of_each_kind, written, changed)
+
+
+def test_in_jsonata_each_reads_and_writes_by_expressions_alone(in_jsonata):
+    of_jsonpath = {"InputPath", "Parameters", "ResultSelector", "ResultPath", "OutputPath", "Variable"}
+    of_jsonpath |= {"SecondsPath", "ErrorPath", "CausePath"}
+    assert in_jsonata.definition["QueryLanguage"] == "JSONata"
+    for name, state in in_jsonata.states.items():
+        fields = {field for part in (state, *state.get("Catch", ()), *state.get("Choices", ())) for field in part}
+        assert (name, fields & of_jsonpath) == (name, set())
+    # A path that was left.
+    assert not re.search(r'\.\$"|"\$|States\.[A-Z]\w+\(', json.dumps(in_jsonata.definition))
+
+
+def test_in_jsonata_it_is_valid(in_jsonata, tmp_path):
+    text = re.sub("<+AWS::Partition>+", "aws", json.dumps(in_jsonata.definition))
+    properties = {"RoleArn": "arn:aws:iam::123456789012:role/orders", "DefinitionString": text}
+    template = {"Resources": {"Orders": {"Type": "AWS::StepFunctions::StateMachine", "Properties": properties}}}
+    (tmp_path / "orders.json").write_text(json.dumps(template))
+    lint = [str(Path(sys.executable).with_name("cfn-lint")), "--", str(tmp_path / "orders.json")]
+    linted = subprocess.run(lint, capture_output=True, text=True, check=False)
+    assert (linted.returncode, linted.stdout) == (0, "")
+
+
+def test_its_errors_are_caught_as_those_of_the_serialised_workflow(in_either_language, written):
+    for name, own, state in states_of_both(in_either_language, written):
         prefix = name.removesuffix(own)
-        caught = [(catch["ErrorEquals"], prefix + catch["Next"]) for catch in written[own].get("Catch", [])]
+        caught = []
+        for catch in written[own].get("Catch", []):
+            then = catch["Next"]
+            # The Catch itself reads the turn.
+            then = written[then]["Next"] if then in in_either_language.left_out else then
+            caught.append((catch["ErrorEquals"], prefix + then))
         assert [(catch["ErrorEquals"], catch["Next"]) for catch in state.get("Catch", [])] == caught
 
 
-def test_every_state_says_why_it_exists_and_every_task_has_a_time_out(of_each_kind):
-    assert [name for name, state in of_each_kind.states.items() if "." in name and not state.get("Comment")] == []
-    tasks = {name: state for name, state in of_each_kind.states.items() if state["Type"] == "Task"}
+def test_every_state_says_why_it_exists_and_every_task_has_a_time_out(in_either_language):
+    found = in_either_language.states
+    assert [name for name, state in found.items() if "." in name and not state.get("Comment")] == []
+    tasks = {name: state for name, state in found.items() if state["Type"] == "Task"}
     assert [name for name, state in tasks.items() if not state.get("TimeoutSeconds")] == []
     # Nothing is left to substitute.
-    assert "${" not in json.dumps(of_each_kind.definition)
+    assert "${" not in json.dumps(in_either_language.definition)
 
 
 def test_a_path_names_the_entity_and_each_entry_is_an_owner(of_each_kind):
@@ -201,15 +250,6 @@ def test_no_other_state_is_in_jsonata_but_a_protected_one_may_be(of_each_kind, s
     assert found["Inspect"]["QueryLanguage"] == "JSONata"
 
 
-@pytest.mark.parametrize("has_a_fragment", [True, False], ids=["a fragment", "no token"])
-def test_a_machine_whose_own_language_is_jsonata_is_refused(has_a_fragment, stack):
-    lock, work = TicketLock(stack, "Lock"), sfn.Pass.jsonata(stack, "Inspect")
-    fragment = lock.serialize(stack, "Ship", work, entity="{% $states.input.order.id %}") if has_a_fragment else None
-    workflow = machine(stack, chain=fragment or work, query_language=sfn.QueryLanguage.JSONATA)
-    with pytest.raises(ValueError, match="machine is Test/Workflow, in JSONata; allowed: one in JSONPath"):
-        lock.attach(workflow)
-
-
 def test_an_imported_machine_cannot_be_attached(stack):
     with pytest.raises(ValueError, match="machine is Test/ImportedMachine, which is imported; allowed: one of this"):
         TicketLock(stack, "Lock").attach(imported_machine(stack))
@@ -226,17 +266,19 @@ def test_the_longest_id_makes_names_of_states_that_aws_takes(stack, synthesise):
     assert max(map(len, names)) <= 80
 
 
-JSONATA, DISCARD = sfn.QueryLanguage.JSONATA, sfn.JsonPath.DISCARD
-
-
 @pytest.mark.parametrize(
     ("outputs", "output"),
     [({}, "{% $states.result[0] %}"), ({"outputs": {"all": "{% $states.result %}"}}, {"all": "{% $states.result %}"})],
 )
-def test_one_state_in_jsonata_has_the_fragments_output_or_the_one_that_is_given(outputs, output, stack, synthesise):
+@pytest.mark.parametrize("of_its_own", [True, False], ids=["the fragment's language", "the state's own"])
+def test_one_state_in_jsonata_has_the_fragments_output_or_the_one_that_is_given(
+    of_its_own, outputs, output, stack, synthesise
+):
     lock = TicketLock(stack, "Lock")
-    fragment = lock.serialize(stack, "Ship", sfn.Pass(stack, "Inspect"), entity=ENTITY)
-    workflow = attached(lock, stack, fragment.to_single_state(query_language=JSONATA, **outputs))
+    language = JSONATA if of_its_own else sfn.QueryLanguage.JSON_PATH
+    fragment = lock.serialize(stack, "Ship", sfn.Pass(stack, "Inspect"), entity="e", query_language=language)
+    options = outputs if of_its_own else {"query_language": JSONATA, **outputs}
+    workflow = attached(lock, stack, fragment.to_single_state(**options))
     found = synthesise(stack).definition(workflow)["States"]["Ship"]
     assert {name: found[name] for name in found if name not in ("Branches", "Type", "End")} == {
         "QueryLanguage": "JSONata",
@@ -363,6 +405,12 @@ def test_a_constant_like_a_path_or_an_expression_brings_a_warning(options, warne
             {"entity": sfn.JsonPath.string_at("$.a"), "namespace": "{% 'a' %}"},
             "entity is a path, and another field is in JSONata",
         ),
+        (
+            {"query_language": "JSONata"},
+            "query_language is 'JSONata'; allowed: sfn.QueryLanguage.JSON_PATH or .JSONATA",
+        ),
+        ({"query_language": JSONATA, "entity": ENTITY}, "entity is a path, and the fragment is in JSONata"),
+        ({"query_language": JSONATA, "permits": sfn.JsonPath.number_at("$.a")}, "permits is a path, and the fragment"),
         ({"lock_path": "$"}, "lock_path is '$'; allowed: a path of names"),
         ({"lock_path": "lock"}, "lock_path is 'lock'; allowed"),
         ({"protected": None}, "protected is None; allowed: states, a function or a Standard state machine"),
@@ -472,11 +520,11 @@ def test_a_step_and_a_client_may_use_the_key_of_an_encrypted_machine(is_imported
     client = function(stack, "Client")
     lock.grant_use(client)
     found = synthesise(stack)
-    for step in (lock.wait_for_wake_up, lock.check_position, lock.heartbeat, lock.release, lock.clean_up, client):
+    steps = (lock.take_ticket, lock.wait_for_wake_up, lock.check_position, lock.heartbeat, lock.release, lock.clean_up)
+    for step in (*steps, client):
         allowed = granted(found, step)
         assert allowed["kms:GenerateDataKey"] == [arn if is_imported else {"Fn::GetAtt": [found.id_of(key), "Arn"]}]
         assert allowed["kms:Decrypt"] == allowed["kms:GenerateDataKey"]
-    assert "kms:Decrypt" not in granted(found, lock.take_ticket)
 
 
 def test_the_machines_ends_are_cleaned_up(of_each_kind):
@@ -499,14 +547,18 @@ def test_a_machine_that_is_never_woken_does_not_park(found_of):
     assert not [name for name in found_of(settings={"hand_over": HandOver.POLL}) if "WaitForWakeUp" in name]
 
 
-@pytest.mark.parametrize("snap_start", [False, True], ids=["no snapshots", "snap_start"])
-def test_a_machine_with_a_fragment_that_was_never_attached_fails_the_synthesis(snap_start, outdir):
+@pytest.mark.parametrize(
+    ("snap_start", "language"),
+    [(False, sfn.QueryLanguage.JSON_PATH), (True, sfn.QueryLanguage.JSON_PATH), (False, JSONATA)],
+    ids=["no snapshots", "snap_start", "in JSONata"],
+)
+def test_a_machine_with_a_fragment_that_was_never_attached_fails_the_synthesis(snap_start, language, outdir):
     app = App(outdir=outdir)
     stack, other = Stack(app, "Locks"), Stack(app, "Orders")
     lock = TicketLock(stack, "Lock", snap_start=snap_start)
     attached(lock, stack, lock.serialize(stack, "Bill", sfn.Pass(stack, "Inspect"), entity="e"))
     for scope in (stack, other):
-        fragment = lock.serialize(scope, "Ship", sfn.Pass(scope, "Nothing"), entity="e")
+        fragment = lock.serialize(scope, "Ship", sfn.Pass(scope, "Nothing"), entity="e", query_language=language)
         machine(scope, "Forgotten", fragment)
     with pytest.raises(RuntimeError, match="was never attached") as refused:
         app.synth()

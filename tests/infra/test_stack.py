@@ -5,19 +5,22 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
+import cdk_nag
 import pytest
-from aws_cdk import App, Validations
-from cdk_nag import NIST80053R5Checks
-from ticketlock_cdk import TicketlockStack
+from aws_cdk import App
+from ticketlock_cdk import TicketlockStack, nag
+from ticketlock_cdk.examples import _FUNCTION
 
 ROOT = Path(__file__).parents[2]
 FUNCTION = "arn:aws:lambda:eu-west-1:123456789012:function:pay"
 MACHINE = "arn:aws:states:eu-west-1:123456789012:stateMachine:Orders"
 TOPIC = "arn:aws:sns:eu-west-1:123456789012:on-call"
 KEY = "arn:aws:kms:eu-west-1:123456789012:key/00000000-0000-4000-8000-000000000000"
+STACK = pytest.mark.verify("a stack of its own, synthesised")
 OUTPUTS = {"TableName", "ListLocks", "StateMachineArn", "ExampleTargetArn", "ExampleFunctionArn"}
 
 
@@ -36,15 +39,61 @@ def test_it_has_the_outputs_that_a_caller_needs_and_its_examples_are_allowed(sta
         assert found.text(found.template["Outputs"][output]["Value"]) in serialised_workflow(found)
 
 
-STACK = pytest.mark.verify("a stack of its own, synthesised")
-NUMBERS = {"lease": "20", "poll": "2", "permits": "3", "polls_an_execution": "20", "beats_an_execution": 30}
+def test_with_targets_of_its_own_it_has_no_examples(stack_with):
+    found = stack_with(targets=FUNCTION)
+    assert set(found.template["Outputs"]) == {name for name in OUTPUTS if not name.startswith("Example")}
+    assert "Example" not in json.dumps(found.template)
+
+
+def test_the_example_function_sleeps_for_as_long_as_it_is_asked(stack_with, monkeypatch):
+    slept: list[float] = []
+    monkeypatch.setattr(time, "sleep", slept.append)
+    example: dict[str, Any] = {}
+    exec(_FUNCTION, example)
+    assert example["handler"]({"seconds": 600, "lock": {"entity": "a"}}, None)["lock"] == {"entity": "a"}
+    assert slept == [600]
+    [function] = [each for id, each in stack_with().of_type("AWS::Lambda::Function").items() if "Example" in id]
+    assert function["Timeout"] == 900
+
+
+@pytest.mark.parametrize(
+    ("more", "reserved"),
+    [
+        ({}, []),
+        pytest.param({"clean_up_concurrency": "none"}, [], marks=STACK),
+        ({"clean_up_concurrency": 10}, [1, 5, 10]),
+    ],
+    ids=["by default", "without a bound", "with a bound"],
+)
+def test_a_first_deployment_reserves_no_concurrency_of_which_a_new_account_may_have_none_to_reserve(
+    more, reserved, stack_with
+):
+    """Lambda leaves at least 100 unreserved: docs/operations.md says of how many this is the rest."""
+    found = stack_with(transactions=True, workflows=MACHINE, alarms=True, dashboard=True, **more)
+    functions = found.of_type("AWS::Lambda::Function").values()
+    numbers = [each["ReservedConcurrentExecutions"] for each in functions if "ReservedConcurrentExecutions" in each]
+    assert sorted(numbers) == reserved
+    if reserved:
+        page = " ".join((ROOT / "docs/operations.md").read_text().split())
+        assert f"the account needs {100 + max(reserved)}, or {100 + sum(reserved)} with the" in page
+    assert not any("Provisioned" in json.dumps(each) for each in found.resources.values())
+
+
+NUMBERS = {
+    "lease": "20",
+    "row_lease": "44",
+    "poll": "2",
+    "permits": "3",
+    "polls_an_execution": "20",
+    "beats_an_execution": 30,
+}
 
 
 @pytest.mark.parametrize(
     ("context", "settings"),
     [
         ({}, ['"defaultRecordWaitSeconds": "Infinity"', '"handOver": "callback"']),
-        ({"targets": f"{FUNCTION}, {MACHINE}"}, [f'"{FUNCTION}"', f'"{MACHINE}"', "Example"]),
+        ({"targets": f"{FUNCTION}, {MACHINE}", "examples": "true"}, [f'"{FUNCTION}"', f'"{MACHINE}"', "Example"]),
         pytest.param({"targets": [FUNCTION]}, [f'"{FUNCTION}"'], marks=STACK),
         (
             {**NUMBERS, "default_record_wait": "1.5"},
@@ -52,6 +101,8 @@ NUMBERS = {"lease": "20", "poll": "2", "permits": "3", "polls_an_execution": "20
                 '"defaultPermits": 3',
                 '"defaultRecordWaitSeconds": 1.5',
                 '"leaseSeconds": 20',
+                '"rowLeaseSeconds": 44',
+                '"TimeoutSeconds": 22',
                 '"pollSeconds": 2',
                 '"pollsAnExecution": 20',
                 '"beatsAnExecution": 30',
@@ -169,8 +220,26 @@ def test_a_permissions_boundary_reaches_every_role(boundary, stack_with):
     assert all("policy/developers" in json.dumps(role["PermissionsBoundary"]) for role in roles)
 
 
+@STACK
+@pytest.mark.parametrize("traced", [True, False])
+def test_nothing_is_traced_if_tracing_is_off(traced, stack_with):
+    found = stack_with(tracing=traced, transactions=True)
+    functions, machines = found.of_type("AWS::Lambda::Function"), found.of_type("AWS::StepFunctions::StateMachine")
+    assert {each.get("TracingConfig", {}).get("Mode") == "Active" for each in functions.values()} == {traced}
+    assert {each.get("TracingConfiguration", {}).get("Enabled", False) for each in machines.values()} == {traced}
+
+
+@STACK
+@pytest.mark.parametrize("level", ["error", "OFF", None])
+def test_executions_are_logged_at_the_level_of_the_context(level, stack_with):
+    machines = stack_with(log_level=level).of_type("AWS::StepFunctions::StateMachine")
+    of_lock = {each["LoggingConfiguration"]["Level"] for id, each in machines.items() if id.startswith("TicketLock")}
+    assert of_lock == {"ALL" if level is None else level.upper()}
+
+
 NETWORK = {"vpc_id": "vpc-0123456789abcdef0", "subnet_ids": "subnet-0123456789abcdef0"}
-# What the pack asks for, and the settings that answer it.
+PACKS = [name for name in dir(cdk_nag) if name.endswith("Checks")]
+# What packs ask for, and the settings that answer it.
 ANSWERS: dict[str, dict[str, Any]] = {
     "CloudWatchAlarmAction": {"alarm_topic": TOPIC},
     "CloudWatchLogGroupEncrypted": {"encryption_key": KEY},
@@ -179,23 +248,59 @@ ANSWERS: dict[str, dict[str, Any]] = {
 }
 
 
-@STACK
-@pytest.mark.parametrize("answered", [True, False], ids=["with the settings that it asks for", "without them"])
-def test_the_nist_pack_finds_what_settings_answer_and_nothing_else(answered, tmp_path):
-    settings: dict[str, Any] = {"transactions": True, "workflows": MACHINE, "alarms": True, "dashboard": True}
-    for answer in ANSWERS.values() if answered else ():
-        settings |= answer
-    app = App(outdir=str(tmp_path), context=settings)
+ALL_ANSWERS = {name: value for answer in ANSWERS.values() for name, value in answer.items()}
+
+
+def found_by_all_packs(outdir, **settings):
+    """The rules with a finding that is not acknowledged, by pack."""
+    app = App(outdir=str(outdir), context={"transactions": True, "workflows": MACHINE, "alarms": True, **settings})
     TicketlockStack(app, "Ticketlock")
-    Validations.of(app).add_plugins(NIST80053R5Checks(app))
-    if answered:
-        app.synth()
-        return
-    with pytest.raises(RuntimeError, match="ValidationFailed"):
-        app.synth()
-    report = json.loads((tmp_path / "validation-report.json").read_text())["pluginReports"]
-    rules = {each["ruleName"] for plugin in report for each in plugin["violations"]}
-    assert rules == {f"NIST.800.53.R5-{rule}" for rule in ANSWERS}
+    app.synth()
+    packs = {name: getattr(cdk_nag, name)(app).validate_scope(app) for name in PACKS}
+    return {name: {each.rule_name for each in report.violations} for name, report in packs.items()}
+
+
+@STACK
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"dashboard": True, "dashboard_live": True},
+        {"clean_up_concurrency": 10, "targets": MACHINE},
+        {"tracing": False, "log_level": "error", "examples": True, "targets": MACHINE},
+    ],
+    ids=str,
+)
+def test_with_the_settings_that_they_ask_for_no_pack_finds_anything_without_a_reason(more, tmp_path):
+    assert len(PACKS) >= 6
+    assert found_by_all_packs(tmp_path, **ALL_ANSWERS, **more) == {name: set() for name in PACKS}
+
+
+@STACK
+def test_without_settings_packs_find_what_settings_answer_and_nothing_else(tmp_path):
+    found = found_by_all_packs(tmp_path)
+    rules = {rule.partition("-")[2] for each in found.values() for rule in each}
+    assert rules == set(ANSWERS)
+    assert found["AwsSolutionsChecks"] == found["ServerlessChecks"] == set()
+
+
+@STACK
+def test_each_reason_answers_a_finding(tmp_path, monkeypatch):
+    class Unheard:
+        """In place of the CDK's acknowledgements."""
+
+        @classmethod
+        def of(cls, _construct):
+            return cls
+
+        @staticmethod
+        def acknowledge(*_):
+            pass
+
+    monkeypatch.setattr(nag, "Validations", Unheard)
+    settings = {"tracing": False, "log_level": "error", "data_tables": "accounts"}
+    found = {rule for each in found_by_all_packs(tmp_path, **settings).values() for rule in each}
+    rules = {rule.partition("-")[2].partition("[")[0] for rule in found}
+    assert rules == {*ANSWERS, *nag.REASONS, "IAM5"}
 
 
 @pytest.mark.parametrize(
@@ -208,7 +313,7 @@ def test_the_nist_pack_finds_what_settings_answer_and_nothing_else(answered, tmp
         ({"default_record_wait": "-1"}, "default_record_wait is '-1'; allowed: a number of seconds from 0 on"),
         ({"default_record_wait": "inf"}, "default_record_wait is 'inf'; allowed: a number of seconds from 0 on"),
         ({"removal_policy": "keep"}, "removal_policy is 'keep'; allowed: retain or destroy"),
-        ({"targets": "pay"}, "targets[2] is 'pay'"),
+        ({"targets": "pay"}, "targets[0] is 'pay'"),
         ({"targets": {"pay": True}}, "targets is {'pay': True}; allowed: a list of texts"),
         ({"table_name": "a name"}, "table is 'a name'; allowed: a table as a construct, the name"),
         ({"table_name": 42}, "table_name is 42; allowed: text"),
@@ -218,7 +323,12 @@ def test_the_nist_pack_finds_what_settings_answer_and_nothing_else(answered, tmp
         ({"heartbeat": "off"}, "heartbeat is 'off'; allowed: true or false"),
         ({"polls_an_execution": "many"}, "polls_an_execution is 'many'; allowed: a whole number"),
         ({"beats_an_execution": "0"}, "beats_an_execution is 0; allowed: a whole number from 2"),
+        ({"clean_up_concurrency": "few"}, "clean_up_concurrency is 'few'; allowed: a whole number, or none"),
+        ({"log_level": "some"}, "log_level is 'some'; allowed: off or all or error or fatal"),
+        ({"tracing": "off"}, "tracing is 'off'; allowed: true or false"),
         ({"dashboard": "yes"}, "dashboard is 'yes'; allowed: true or false"),
+        ({"dashboard_live": "yes"}, "dashboard_live is 'yes'; allowed: true or false"),
+        ({"dashboard_live": "true"}, "dashboard_live is True and dashboard is False; allowed: together with"),
         ({"alarms": 1}, "alarms is 1; allowed: true or false"),
         ({"alarm_topic": TOPIC}, "alarm_topic is given and alarms is False; allowed: alarm_topic together with"),
         ({"alarm_thresholds": "lost=1"}, "alarm_thresholds is 'lost=1'; allowed: name=number with commas"),

@@ -189,6 +189,41 @@ def test_a_given_table_with_replicas_brings_a_warning(kind, argument, told, outd
 
 
 @pytest.mark.verify("a stack of its own, synthesised")
+@pytest.mark.parametrize(
+    ("kind", "argument"),
+    [(TicketLock, lambda given: {"table": given}), (TransactionTables, lambda given: {"data_tables": [given]})],
+)
+def test_a_global_table_with_strong_consistency_is_refused_since_it_has_no_transactions(kind, argument, outdir):
+    stack = Stack(App(outdir=outdir), "Test", env={"region": "eu-west-1", "account": "123456789012"})
+    given = dynamodb.TableV2(
+        stack,
+        "Given",
+        partition_key=PK,
+        sort_key=SK,
+        replicas=[dynamodb.ReplicaTableProps(region="eu-central-1")],
+        witness_region="eu-west-3",
+        multi_region_consistency=dynamodb.MultiRegionConsistency.STRONG,
+    )
+    with pytest.raises(ValueError, match=r"table Test/Given is a global table .* no transactions; allowed: a table of"):
+        kind(stack, "Made", **argument(given))
+
+
+@pytest.mark.verify("a stack of its own, synthesised")
+@pytest.mark.parametrize("kind", [TicketLock, TransactionTables])
+def test_a_renamed_construct_keeps_the_table_whose_logical_id_it_is_told(kind, outdir, synthesise):
+    def table_of(name, logical_id=None):
+        stack = Stack(App(outdir=outdir), "Test")
+        made: Any = kind(stack, name)
+        if logical_id is not None:
+            made.table.node.default_child.override_logical_id(logical_id)
+        return synthesise(stack).of_type("AWS::DynamoDB::Table")
+
+    [(logical_id, _)] = before = table_of("Lock").items()
+    assert logical_id not in table_of("Locks")
+    assert table_of("Locks", logical_id).items() == before
+
+
+@pytest.mark.verify("a stack of its own, synthesised")
 @pytest.mark.parametrize("how", ["by its name", "by its ARN", "imported"])
 def test_an_existing_table_can_be_named_or_imported(how, stack, synthesise):
     given: dict[str, Any] = {

@@ -7,6 +7,7 @@ from aws_cdk import App, Aws, CfnParameter, Duration, Environment, Fn, Stack
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
+from aws_cdk.assertions import Annotations, Match
 from kit.stacks import as_list, function, machine
 from ticketlock_cdk import TicketLock
 from ticketlock_cdk.lock.settings import LockSettings
@@ -81,6 +82,20 @@ def test_a_functions_alias_is_allowed_by_its_own_arn(stack, synthesise):
     [invoke] = [one for one in found.statements(lock.state_machine) if one["Action"] == "lambda:InvokeFunction"]
     assert {"Ref": found.id_of(alias)} in invoke["Resource"]
     assert {"Fn::GetAtt": [found.id_of(work), "Arn"]} not in invoke["Resource"]
+
+
+@STACKS
+@pytest.mark.parametrize("arn", [None, FUNCTION, f"{FUNCTION}:live", MACHINE, f"{MACHINE}:3"])
+def test_synth_tells_that_an_alias_or_a_version_is_a_target_by_its_own_arn(arn, stack):
+    target: Any = arn
+    if arn is None:
+        target = lambda_.Alias(stack, "Live", alias_name="live", version=function(stack).current_version)
+    TicketLock(stack, "Lock", targets=[target])
+    told = Annotations.from_stack(stack).find_info("/Test/Lock", Match.any_value())
+    shown = repr(arn) if arn else "Test/Live"
+    expected = f"target {shown} is a version or an alias: executions name it by exactly that ARN"
+    is_plain = arn in (FUNCTION, MACHINE)
+    assert [expected in str(each.entry.data) for each in told] == ([] if is_plain else [True])
 
 
 @STACKS
@@ -244,6 +259,13 @@ SECONDS = Duration.seconds
         ({"lease": Duration.millis(10_500)}, "lease is 10.5 seconds; allowed: whole, even seconds"),
         ({"lease": Duration.days(8)}, "lease is 691200 seconds; allowed: whole, even seconds"),
         ({"lease": 60}, "lease is 60; allowed: a Duration"),
+        (
+            {"row_lease": SECONDS(58)},
+            "row_lease is 58 seconds; allowed: whole, even seconds from the lease, 60, to 604,800",
+        ),
+        ({"row_lease": SECONDS(61)}, "row_lease is 61 seconds; allowed: whole, even seconds"),
+        ({"row_lease": SECONDS(604_802)}, "row_lease is 604802 seconds; allowed: whole, even seconds"),
+        ({"row_lease": 600}, "row_lease is 600; allowed: a Duration"),
         ({"poll": Duration.millis(1_500)}, "poll is 1.5 seconds; allowed: whole seconds from 1"),
         ({"poll": SECONDS(0)}, "poll is 0 seconds; allowed: whole seconds from 1"),
         ({"poll": SECONDS(31)}, "poll is 31 seconds; allowed: whole seconds from 1 to half the lease, which is 30"),
@@ -279,6 +301,20 @@ def test_a_setting_that_is_known_only_at_deploy_time_is_refused(stack):
     lease = SECONDS(CfnParameter(stack, "LeaseSeconds", type="Number").value_as_number)
     with pytest.raises(ValueError, match="lease is known only at deploy time"):
         TicketLock(stack, "Lock", lease=lease)
+
+
+@pytest.mark.parametrize(
+    ("lease_s", "row_lease_s", "is_s"),
+    [(60, None, 600), (600, None, 600), (602, None, 602), (60, 60, 60), (60, 62, 62), (60, 604_800, 604_800)],
+)
+def test_a_row_far_behind_lasts_ten_minutes_or_as_long_as_it_is_told_and_never_less_than_the_lease(
+    lease_s, row_lease_s, is_s
+):
+    row_lease = None if row_lease_s is None else SECONDS(row_lease_s)
+    settings = LockSettings.of(
+        lease=SECONDS(lease_s), row_lease=row_lease, poll=SECONDS(5), default_record_wait="Infinity"
+    )
+    assert settings.row_lease_s == is_s
 
 
 @pytest.mark.parametrize(("lease_s", "longest_s"), [(10, 2), (60, 40)])

@@ -235,6 +235,10 @@ def test_a_grant_on_anything_but_a_table_is_refused(grant, stack):
         ({"memory_size": 128}, "memory_size is 128; allowed: a whole number from 256 to 10,240"),
         ({"data_tables": ["a name"]}, "data_tables[0] is 'a name'; allowed: a table as a construct, the name"),
         ({"data_tables": [42]}, "data_tables[0] is 42; allowed: a table as a construct"),
+        (
+            {"data_tables": ["accounts", "orders", "arn:aws:dynamodb:eu-west-1:123456789012:table/accounts"]},
+            "data_tables[2] is 'arn:aws:dynamodb:eu-west-1:123456789012:table/accounts', which data_tables[0] is, too",
+        ),
         ({"alarms": "yes"}, "alarms is 'yes'; allowed: True or False"),
         ({"reserve_concurrency": 1}, "reserve_concurrency is 1; allowed: True or False"),
     ],
@@ -243,6 +247,14 @@ def test_a_bad_setting_is_refused_by_name(settings, message, stack):
     with pytest.raises(ValueError, match="allowed: ") as refused:
         TransactionTables(stack, "Units", **settings)
     assert message in str(refused.value)
+
+
+def test_a_table_that_is_listed_twice_is_refused(stack):
+    accounts, orders = (dynamodb.Table(stack, name, partition_key=ID) for name in ("Accounts", "Orders"))
+    with pytest.raises(
+        ValueError, match=r"data_tables\[2\] is Test/Accounts, which data_tables\[0\] is, too; allowed: "
+    ):
+        TransactionTables(stack, "Units", data_tables=[accounts, orders, accounts])
 
 
 def test_a_table_of_another_region_is_refused(outdir):

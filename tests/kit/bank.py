@@ -111,7 +111,7 @@ class WithUnits:
             except _WITHOUT_AN_ANSWER:
                 continue
 
-    def _run(self, number: int, *, unit: Unit) -> None:
+    def _run(self, unit: Unit, number: int) -> None:
         accounts = self._units.table(self._bank.accounts)
         source, target, amount = self._bank.transfer(number)
         unit.get_all([(accounts, {"id": source}), (accounts, {"id": target})])

@@ -9,11 +9,10 @@ from kit.stopped import LATE_MS, Execution
 from kit.world import LEASE_MS, Process, World
 
 from ticketlock import Grant, LockName, Position, RecordWaitExceeded
-from ticketlock.locks._outcomes import DATA_BYTES
 
 TASK_TOKEN = "t" * 1_000
 """As long as those of Step Functions."""
-DATA = "d" * DATA_BYTES
+DATA = "d" * 256
 MANY = 100
 OTHERS = 40
 """Other holders of the semaphore, in the second life that is counted."""

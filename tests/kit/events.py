@@ -51,10 +51,11 @@ def handed_over(state: Mapping[str, Any], follow: Callable[[str], Any]) -> dict[
 
 
 def ticket_event(execution: str, request: Any, **more: Any) -> dict[str, Any]:
-    """What TakeTicket passes to its function, with any target allowed; ``more`` is what else the CDK adds."""
+    """What TakeTicketAgain passes to its function, with any target allowed; ``more`` is what else the CDK adds."""
     paths = {"$": request, "$$.Execution.Id": execution, "$$.Execution.StartTime": started_at(next(_started))}
     deployed = {"targets": None, "continueMachine": CONTINUE_MACHINE}
-    return handed_over(_TASKS["TakeTicket"], paths.__getitem__) | deployed | more
+    event = handed_over(_TASKS["TakeTicket"], {**paths, "$$.Task.Token": ""}.__getitem__)
+    return {name: value for name, value in event.items() if name not in ("goesOn", "taskToken")} | deployed | more
 
 
 def step_event(

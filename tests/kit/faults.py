@@ -130,6 +130,12 @@ async def swallowed(_: Passage) -> web.StreamResponse:
     return await asyncio.Future[web.StreamResponse]()
 
 
+async def reply_swallowed(passage: Passage) -> web.StreamResponse:
+    """It is applied, or refused, nothing is answered, and the connection stays open."""
+    await passage.deliver()
+    return await swallowed(passage)
+
+
 def slow_by(seconds: float) -> Fault:
     """It arrives so many seconds later."""
 

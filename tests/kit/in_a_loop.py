@@ -100,6 +100,12 @@ class InALoop:
 
         return call
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name.startswith("_"):
+            super().__setattr__(name, value)
+        else:
+            setattr(self._inner, name, value)
+
     def __enter__(self) -> "InALoop":
         block = _Block(self._inner)
         self._loop.do(block)

@@ -22,7 +22,8 @@ JOIN_DEADLINE_MS = 999
 """How long after a ticket its row may arrive, by a fast clock."""
 LONGEST_POLL_MS = LEASE_MS / 2 + REQUESTS_MS
 QUIET_IDLE_MS = MARGIN_MS + 2 * UNCERTAINTY_MS + LONGEST_POLL_MS
-MOST_IDLE_MS = LEASE_MS + QUIET_IDLE_MS
+ROW_LEASE_MS = 10 * LEASE_MS
+"""In some worlds, that of the row of a waiter far behind."""
 
 
 class Broken(AssertionError):
@@ -104,15 +105,27 @@ def counts(item: LockItem | None, raw: Item | None, standing: Collection[Row] = 
 
 
 def leases_grow(
-    before: LockItem | None, after: LockItem | None, rows: Iterable[Row], rows_after: Mapping[int, Row]
+    before: LockItem | None,
+    after: LockItem | None,
+    rows: Iterable[Row],
+    rows_after: Mapping[int, Row],
+    *,
+    may_be_shortened: Collection[str] = (),
 ) -> None:
-    """The lease of a grant, and that of a queue row, never becomes shorter, even by late or duplicate requests."""
+    """The lease of a grant, and that of a queue row, never becomes shorter, even by late or duplicate requests.
+
+    Args:
+        may_be_shortened: but that of the rows of these owners, whose tasks have ended.
+    """
     old = {holder.fencing_token: holder for holder in before.holders} if before is not None else {}
     for holder in after.holders if after is not None else ():
-        if holder.fencing_token in old and holder.lease_until_ms < old[holder.fencing_token].lease_until_ms:
+        was = old.get(holder.fencing_token)
+        # An invocation that goes on takes the long lease of a suspension back.
+        if was is not None and not was.suspended and holder.lease_until_ms < was.lease_until_ms:
             raise Broken(f"leases grow: that of {holder.owner} was made shorter")
     for row in rows:
-        if row.ticket in rows_after and rows_after[row.ticket].lease_until_ms < row.lease_until_ms:
+        is_shorter = row.ticket in rows_after and rows_after[row.ticket].lease_until_ms < row.lease_until_ms
+        if is_shorter and row.owner not in may_be_shortened:
             raise Broken(f"leases grow: that of the row of {row.owner} was made shorter")
 
 
@@ -219,7 +232,7 @@ def limit(before: LockItem | None, after: LockItem) -> None:
             raise Broken(f"limit: {holder.owner} was granted beside {[each.owner for each in others]}")
 
 
-def room(holders: "Collection[Holder] | Collection[Belief]", permits: int, *, shared: bool) -> int:
+def room(holders: "Collection[Holder | Belief]", permits: int, *, shared: bool) -> int:
     """How many more may hold the lock beside these, of those that share it or of those that do not."""
     if any(holder.shared != shared for holder in holders):
         return 0
@@ -339,7 +352,12 @@ def own_end(owner: str, fencing_token: int, is_its_own: bool) -> None:
         )
 
 
-def liveness(idle_ms: float, quiet_ms: float) -> None:
+def most_idle_ms(row_lease_ms: float) -> float:
+    """How long a free lock with a waiter may be idle after a fault, if no row's lease is longer."""
+    return row_lease_ms + QUIET_IDLE_MS + (row_lease_ms - LEASE_MS) / 2
+
+
+def liveness(idle_ms: float, quiet_ms: float, row_lease_ms: float = LEASE_MS) -> None:
     """The first in line, if there is room for it, waits no longer than a computable bound.
 
     A holder's lease may have ended by its own clocks, but must be seen to have ended; and the first in line polls
@@ -347,8 +365,10 @@ def liveness(idle_ms: float, quiet_ms: float) -> None:
 
     Args:
         quiet_ms: the time since the last fault.
+        row_lease_ms: the lease of queue rows.
     """
-    if idle_ms > (MOST_IDLE_MS if quiet_ms <= MOST_IDLE_MS else QUIET_IDLE_MS):
+    most_ms = most_idle_ms(row_lease_ms)
+    if idle_ms > (most_ms if quiet_ms <= most_ms else most_ms - row_lease_ms):
         raise Broken(f"liveness: a waiter was not granted the lock, although there was room for {idle_ms:.0f} ms")
 
 

@@ -42,6 +42,21 @@ const timer = setInterval(() => {{
 </script>
 """
 
+# The least contrast of a text with what is behind it, by WCAG 2.
+CONTRAST = r"""
+const bright = colour => colour.match(/[\d.]+/g).slice(0, 3).map(each => each / 255)
+  .map(each => each <= 0.04045 ? each / 12.92 : ((each + 0.055) / 1.055) ** 2.4)
+  .reduce((sum, each, place) => sum + each * [0.2126, 0.7152, 0.0722][place], 0);
+const behind = element => {
+  const colour = window.getComputedStyle(element).backgroundColor;
+  return colour.startsWith("rgb(") ? colour : behind(element.parentElement);
+};
+const least = Math.min(...[...document.querySelectorAll("body *")]
+  .filter(each => [...each.childNodes].some(inside => inside.nodeType === 3))
+  .map(each => [bright(window.getComputedStyle(each).color), bright(behind(each))].sort((one, two) => one - two))
+  .map(([dark, light]) => (light + 0.05) / (dark + 0.05)));
+"""
+
 
 class _Handler(SimpleHTTPRequestHandler):
     def do_GET(self) -> None:

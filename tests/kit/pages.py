@@ -30,6 +30,14 @@ def python_blocks(page: str) -> list[tuple[int, str]]:
     return [(text(page)[: found.start(2)].count("\n"), found[2]) for found in _blocks(page) if found[1] == "python"]
 
 
+def first_block(page: str, heading: str, after: str = "") -> tuple[int, str]:
+    """The first block of Python below a heading, and below a line that begins so."""
+    lines = text(page).splitlines()
+    begin = lines.index(heading)
+    begin = next(number for number in range(begin, len(lines)) if lines[number].startswith(after))
+    return next(each for each in python_blocks(page) if each[0] > begin)
+
+
 def rows(page: str, heading: str) -> list[list[str]]:
     """The tables under a heading, or under the title: their rows as cells."""
     begins = f"\n## {heading}\n" if heading else "\n"

@@ -2,8 +2,10 @@
 
 import asyncio
 import json
+import sys
 import threading
 import time
+import traceback
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
@@ -58,8 +60,14 @@ def meanwhile(what: Callable[[], T]) -> "Future[T]":
 
 
 def outcome(done: "Future[T]") -> T:
-    """Its result; raises what it raised."""
-    return done.result(timeout=PATIENCE_S)
+    """Its result; raises what it raised, or where each thread is if it does not end."""
+    try:
+        return done.result(timeout=PATIENCE_S)
+    except TimeoutError as error:
+        if not done.done():
+            for frame in sys._current_frames().values():
+                error.add_note("".join(traceback.format_stack(frame)))
+        raise
 
 
 @dataclass

@@ -6,6 +6,7 @@ import inspect
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,16 @@ def on_table(found: Any, construct: Any, table: Any) -> set[str]:
     arn = {"Fn::GetAtt": [found.id_of(table), "Arn"]}
     statements = [one for one in found.statements(construct) if arn in as_list(one["Resource"])]
     return {action for one in statements for action in as_list(one["Action"])}
+
+
+def allowed(found: Any, principal: Any, names: Mapping[str, str] | None = None) -> dict[str, set[str]]:
+    """The actions that a principal is allowed on each resource, by its name of these if it has one."""
+    on: dict[str, set[str]] = {}
+    for statement in found.statements(principal):
+        for resource in as_list(statement["Resource"]):
+            text = found.text(resource)
+            on.setdefault((names or {}).get(text, text), set()).update(as_list(statement["Action"]))
+    return on
 
 
 def as_list(value: Any) -> Any:
@@ -47,9 +58,10 @@ def said_by(asset: Path, code: str) -> str:
     """
     sdk = Path(inspect.getfile(boto3)).parents[1]
     runtime = asset.parent / "runtime"
-    runtime.mkdir()
-    for name in ("boto3", "botocore", "s3transfer", "dateutil", "urllib3", "six.py"):
-        (runtime / name).symlink_to(sdk / name)
+    if not runtime.exists():
+        runtime.mkdir()
+        for name in ("boto3", "botocore", "jmespath", "s3transfer", "dateutil", "urllib3", "six.py"):
+            (runtime / name).symlink_to(sdk / name)
     done = subprocess.run(
         # Without Python's own site-packages.
         [sys.executable, "-S", "-B", "-c", code],

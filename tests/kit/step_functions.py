@@ -98,9 +98,10 @@ class TaskService:
             if self.quotes:
                 text = f"1 validation error detected: Value '{token}' at 'taskToken' failed to satisfy constraint"
                 return {}, ("ValidationException", text)
-            # An answer contains no more than that: either nothing, or an error with a name.
-            assert asked["output"] == "{}" if operation == "SendTaskSuccess" else asked["error"]
-            answered = self.answer(TaskAnswer(token, asked.get("error"), asked.get("cause")))
+            # Either an output, or an error with a name.
+            assert asked["output"] if operation == "SendTaskSuccess" else asked["error"]
+            told = {name: asked[name] for name in ("error", "cause", "output") if name in asked}
+            answered = self.answer(TaskAnswer(token, **told))
             return {}, None if answered else ("TaskTimedOut", "")
         execution = asked["executionArn"]
         if execution not in self.described:

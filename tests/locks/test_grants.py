@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from kit.capacity import item_bytes
 from kit.newer import NEWER, raise_the_format
 from kit.world import LEASE_MS, Process, World
 from locks.waiting_line import Held, Queued, holds, item_of, waits
@@ -247,6 +248,20 @@ def test_a_lock_may_be_deleted_four_weeks_after_its_lease_and_every_write_postpo
         assert expires_in_s(alice, lock_key(lock)) == pytest.approx(28 * DAY_S, abs=5)
 
 
+def test_a_suspended_holder_keeps_its_lock_longer_than_others_do_also_once_others_have_joined(
+    world: World, alice: Process, bob: Process, lock: LockName
+) -> None:
+    held = holds(alice, lock)
+    lasts_s = 100 * DAY_S
+    until_ms = world.now_ms + lasts_s * 1_000
+    alice.table.contend(held.claim, lambda me: me.suspend(held.token, until_ms))
+    assert expires_in_s(alice, lock_key(lock)) == pytest.approx(lasts_s + 28 * DAY_S, abs=LEASE_S + 5)
+    waiter = waits(bob, lock)
+    assert expires_in_s(alice, lock_key(lock)) == pytest.approx(28 * DAY_S, abs=5)
+    waiter.polls()
+    assert expires_in_s(alice, lock_key(lock)) == pytest.approx(lasts_s + 28 * DAY_S, abs=LEASE_S + 5)
+
+
 def test_a_row_may_be_deleted_a_day_after_its_lease_and_an_extension_postpones_it(
     world: World, alice: Process, bob: Process, lock: LockName
 ) -> None:
@@ -341,3 +356,11 @@ def test_without_a_holder_no_one_is_named(alice: Process, bob: Process, carol: P
     error = in_vain(carol, lock, after_a_wait=False)
     assert error.holders == ()
     assert str(error) == "the lock cannot be taken at once, and the record wait is 0"
+
+
+@pytest.mark.parametrize(("size", "units"), [(600, 1), (1_024, 2)])
+def test_a_lock_item_with_much_data_is_billed_as_two_units(world: World, lock: LockName, size: int, units: int) -> None:
+    process = world.process()
+    process.granted(process.claim(lock, data="d" * size))
+    item = process.client.get_item(TableName=world.engine.table_name, Key=lock_key(lock))["Item"]
+    assert -(-item_bytes(item) // 1_024) == units

@@ -198,8 +198,8 @@ AT_THE_BOUNDS = [
     ("permits", MAX_HOLDERS),
     ("data", None),
     ("data", "x"),
-    ("data", "☃" * 85),
-    ("data", "x" * 256),
+    ("data", "☃" * 341),
+    ("data", "x" * 1_024),
 ]
 BEYOND_THEM = [
     ("entity", ""),
@@ -221,8 +221,8 @@ BEYOND_THEM = [
     ("permits", MAX_HOLDERS + 1),
     *(("permits", value) for value in (1.5, True, "1", None)),
     ("data", ""),
-    ("data", "x" * 257),
-    ("data", "☃" * 86),
+    ("data", "x" * 1_025),
+    ("data", "☃" * 342),
     ("data", 42),
 ]
 

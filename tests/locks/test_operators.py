@@ -4,10 +4,12 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
+from kit.newer import NEWER, raise_the_format
 from kit.world import LEASE_MS, Process, Stepper, World, reply_lost
 from locks.waiting_line import MARGIN_MS, Held, holds, item_of, passes, waits
 
 from ticketlock import InvalidLockRequest, LockLost, LockName, PermitsMismatch, Released
+from ticketlock.locks import LockSummary, reads
 from ticketlock.locks._items import Decided, ForcedRelease, LimitSet
 from ticketlock.locks._operators import release_of
 from ticketlock.locks._outcomes import Decision
@@ -19,6 +21,27 @@ SETTLED_MS = 10_000
 
 def tickets(process: Process, lock: LockName) -> list[int]:
     return [row.ticket for row in process.table.inspect(lock).rows]
+
+
+@NEWER
+def test_a_list_of_busy_locks_has_those_with_holders_or_waiters_and_what_a_newer_version_counts_otherwise(
+    world: World, alice: Process, bob: Process, lock: LockName
+) -> None:
+    free, held, waited, newer = (LockName(f"{lock.entity}/{name}") for name in ("free", "held", "waited", "newer"))
+    holds(alice, free).releases()
+    holds(alice, held)
+    alice.table.set_limit(waited, 0)
+    waits(bob, waited)
+    holds(alice, newer).releases()
+    raise_the_format(alice.client, world.engine.table_name, newer, "waiting")
+    found, after = [], None
+    while True:
+        page = alice.table.perform(reads.list_page(after, busy=True, limit=2))
+        found += [LockSummary.parse(item).lock for item in page.items if item is not None]
+        if (after := page.last_key) is None:
+            break
+    ours = {each for each in found if each.entity.startswith(f"{lock.entity}/")}
+    assert ours == {held, waited, newer}
 
 
 @pytest.mark.parametrize("is_lost", [False, True], ids=["the reply comes", "the reply is lost"])

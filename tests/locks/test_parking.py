@@ -16,7 +16,7 @@ from locks.waiting_line import MARGIN_MS, Line
 from ticketlock import Grant, Place, Position, RecordWaitExceeded
 from ticketlock.locks._hand_over import await_wake_up
 from ticketlock.locks._items import row_key
-from ticketlock.locks._protocol import Contender
+from ticketlock.locks._protocol import COMES_AGAIN_MS, Contender
 from ticketlock.wire._requests import Steps
 
 pytestmark = pytest.mark.shows("liveness")
@@ -153,6 +153,106 @@ def test_parking_extends_the_row(world: World, line: Line) -> None:
     rows = line.process().table.inspect(line.lock).rows
     assert [row.ticket for row in rows] == [waiter.place.ticket for waiter in waiters]
     assert min(row.lease_until_ms for row in rows) > world.now_ms + LEASE_MS // 2
+
+
+ROW_LEASE_MS = 10 * LEASE_MS
+
+
+@pytest.fixture
+def patient(world: World) -> Line:
+    """A held lock, and waiters whose rows have a longer lease."""
+    return Line(world, row_lease_ms=ROW_LEASE_MS).held()
+
+
+def left_ms(line: Line) -> list[int]:
+    """What is left of the leases of the rows."""
+    return [row.lease_until_ms - line.world.now_ms for row in line.process().table.inspect(line.lock).rows]
+
+
+def test_a_parked_waiters_row_may_have_a_longer_lease_than_the_lock(world: World, patient: Line) -> None:
+    (waiter,) = patient.parked()
+    assert left_ms(patient)[0] == pytest.approx(ROW_LEASE_MS, abs=MARGIN_MS)
+    for _ in range(ROW_LEASE_MS // LEASE_MS):
+        world.advance(LEASE_MS // 2)
+        patient.holders[0].renews()
+    assert left_ms(patient)[0] == pytest.approx(ROW_LEASE_MS // 2, abs=MARGIN_MS)
+    assert waiter.stays_parked()
+    assert left_ms(patient)[0] == pytest.approx(ROW_LEASE_MS, abs=MARGIN_MS)
+
+
+def test_before_it_parks_and_when_it_holds_the_lock_a_waiter_has_the_locks_lease(world: World, patient: Line) -> None:
+    waiter = patient.waiter()
+    assert left_ms(patient)[0] == pytest.approx(LEASE_MS, abs=MARGIN_MS)
+    assert waiter.stays_parked()
+    patient.releases().run()
+    grant = waiter.polls()
+    assert isinstance(grant, Grant)
+    assert grant.lease_until_ms - world.now_ms == pytest.approx(LEASE_MS, abs=MARGIN_MS)
+
+
+def test_a_waiter_whose_task_has_ended_has_a_minute_to_come_again(world: World, patient: Line) -> None:
+    gone, second = patient.parked(2)
+    patient.service.gone.add(gone.token)
+    patient.releases().run()
+    assert left_ms(patient)[0] == pytest.approx(COMES_AGAIN_MS, abs=MARGIN_MS)
+    assert second.has_word()
+    assert isinstance(second.polls(), Position)
+    world.advance(COMES_AGAIN_MS + MARGIN_MS)
+    assert isinstance(second.polls(), Grant)
+
+
+def test_a_waiter_that_was_between_two_tasks_has_its_whole_row_again_and_its_turn(patient: Line) -> None:
+    first, second = patient.parked(2)
+    patient.service.gone.add(first.token)
+    patient.releases().run()
+    patient.service.gone.discard(first.token)
+    assert not first.stays_parked()
+    assert isinstance(second.polls(), Position)
+    assert isinstance(first.polls(), Grant)
+
+
+@pytest.mark.parametrize(("ends_in_ms", "is_shortened"), [(COMES_AGAIN_MS, False), (COMES_AGAIN_MS + MARGIN_MS, True)])
+def test_a_row_that_ends_within_a_minute_stays_as_it_is(world: World, ends_in_ms: int, is_shortened: bool) -> None:
+    line = Line(world, row_lease_ms=COMES_AGAIN_MS + LEASE_MS // 2).held()
+    (gone,) = line.parked()
+    world.advance(left_ms(line)[0] - ends_in_ms)
+    before = left_ms(line)
+    line.service.gone.add(gone.token)
+    line.releases().run()
+    assert (left_ms(line) != before) is is_shortened
+
+
+@ON_ONE_ENGINE
+def test_in_every_order_of_a_release_and_the_next_park_a_waiter_keeps_its_place(
+    world: World, processes: list[Process]
+) -> None:
+    """Its last task has timed out: the release finds an old token, or the new one."""
+
+    def start() -> tuple[Line, Steppers]:
+        line = Line(world, processes, row_lease_ms=ROW_LEASE_MS).held()
+        (waiter,) = line.parked()
+        line.service.gone.add(waiter.token)
+        return line, [waiter.parks("the next token", 1), line.releases()]
+
+    for order, line in every_order(world, start):
+        (waiter,) = line.waiters
+        # Unless it polls at once.
+        assert line.service.answered or left_ms(line)[0] > ROW_LEASE_MS // 2, order
+        assert isinstance(waiter.polls(), Grant), order
+
+
+def test_a_waiter_that_finds_the_lock_idle_looks_whether_the_first_in_line_has_gone(
+    world: World, patient: Line
+) -> None:
+    """Holder and first in line crashed, and no event tells of them."""
+    gone, second = patient.parked(2)
+    patient.service.gone.add(gone.token)
+    world.advance(LEASE_MS + MARGIN_MS)
+    assert second.stays_parked()
+    assert left_ms(patient)[0] == pytest.approx(COMES_AGAIN_MS, abs=MARGIN_MS)
+    world.advance(COMES_AGAIN_MS + MARGIN_MS)
+    assert not second.stays_parked()
+    assert isinstance(second.polls(), Grant)
 
 
 def test_only_the_newest_token_is_woken(line: Line) -> None:

@@ -2,11 +2,11 @@
 
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kit.step_functions import Callback, TaskService
-from kit.world import Process, World
+from kit.world import LEASE_MS, Process, World
 
 from ticketlock import Claim, Grant, LockName, Place, Position, Released
 from ticketlock.locks._hand_over import await_wake_up
@@ -108,21 +108,29 @@ def counts(process: Process, lock: LockName) -> tuple[int, int, int]:
 
 @dataclass
 class Waiter:
-    """An acquisition that can be woken, and its place in the queue."""
+    """An acquisition that can be woken, and its place in the queue.
+
+    Attributes:
+        row_lease_ms: of its row while it is parked.
+    """
 
     process: Process
     claim: Claim
     session: Session
     service: TaskService
     place: Place
+    row_lease_ms: int = LEASE_MS
 
     @property
     def token(self) -> str:
         return f"token of {self.session.fragment}"
 
     def parks(self, token: str | None = None, park: int = 0, *, may_stay: bool = True) -> Callback[Position | None]:
-        return self._steps(
-            lambda me: await_wake_up(me, self.place, self.session, token or self.token, park, lambda _: may_stay)
+        return Callback(
+            self.process,
+            replace(self.claim, lease_ms=self.row_lease_ms),
+            lambda me: await_wake_up(me, self.place, self.session, token or self.token, park, lambda _: may_stay),
+            self.service,
         )
 
     def stays_parked(self) -> bool:
@@ -155,11 +163,13 @@ class Line:
 
     Attributes:
         processes: those that are reused; further ones are created.
+        row_lease_ms: of a waiter's row while it is parked.
     """
 
     world: World
     processes: Sequence[Process] = ()
     permits: int = 1
+    row_lease_ms: int = LEASE_MS
     service: TaskService = field(default_factory=TaskService)
     holders: list[Held] = field(default_factory=list)
     waiters: list[Waiter] = field(default_factory=list)
@@ -184,7 +194,8 @@ class Line:
     def waiter(self, *, shared: bool = False) -> Waiter:
         process = self.process()
         claim, session = self.claim(process, f"waiter-{len(self.waiters)}", shared=shared)
-        waiter = Waiter(process, claim, session, self.service, process.queued(claim).place)
+        place = process.queued(claim).place
+        waiter = Waiter(process, claim, session, self.service, place, self.row_lease_ms)
         self.waiters.append(waiter)
         return waiter
 

@@ -31,6 +31,8 @@ FLOORS = {
     "ticketlock.aio": 6,
     "ticketlock.testing": 6,
     "ticketlock.client": 5,
+    "ticketlock.durable": 5,
+    "ticketlock.report": 5,
     "ticketlock.workflow": 5,
     "ticketlock.locks": 4,
     "ticketlock.units": 4,
@@ -62,7 +64,12 @@ ROOMS_OF_UNITS = (
 )
 FOR_TASKS = "_for_tasks"
 DOORS = [
-    *(f"ticketlock.{room}" for room in ("_expressions", "aio", "cli", "client", "locks", "testing", "units", "wire")),
+    *(
+        f"ticketlock.{room}"
+        for room in ("_expressions", "aio", "cli", "client", "durable", "locks", "report", "testing")
+    ),
+    "ticketlock.units",
+    "ticketlock.wire",
     "ticketlock.workflow",
     *(f"ticketlock.{room}.{FOR_TASKS}" for room in ("client", "locks", "units", "wire")),
     *(f"{UNITS}.{room}" for room in ROOMS_OF_UNITS),
@@ -79,6 +86,7 @@ BY_TEXT = re.compile(r"__import__|sys\.modules(?!\.get\(\"asyncio\"\))")
 # What a folder may bring along, beside the standard library and itself.
 SDK = {"boto3", "botocore", "mypy_boto3_dynamodb", "mypy_boto3_stepfunctions"}
 SDK_FOR_TASKS = {"aiobotocore"}
+SDK_FOR_DURABLE = "aws_durable_execution_sdk_python"
 ALLOWED = [
     (SOURCE, "ticketlock/errors.py", set()),
     (SOURCE, "ticketlock/_checks.py", set()),
@@ -90,10 +98,12 @@ ALLOWED = [
     (SOURCE, "ticketlock/locks", SDK),
     (SOURCE, "ticketlock/units", SDK | SDK_FOR_TASKS),
     (SOURCE, "ticketlock/client", {"mypy_boto3_dynamodb", "mypy_boto3_stepfunctions"}),
+    (SOURCE, "ticketlock/durable", {SDK_FOR_DURABLE}),
     (SOURCE, "ticketlock/workflow", set()),
+    (SOURCE, "ticketlock/report", set()),
     (SOURCE, "ticketlock/aio", set()),
     # Only the fixtures import pytest, and only pytest imports them: tests/testing/test_testing.py.
-    (SOURCE, "ticketlock/testing", SDK | {"pytest"}),
+    (SOURCE, "ticketlock/testing", SDK | {"pytest", "pytest_asyncio", f"{SDK_FOR_DURABLE}_testing"}),
     (SOURCE, "ticketlock/cli", SDK | {"click", "rich"}),
     (ROOT, "functions", {"_observed", "aws_lambda_powertools", "boto3", "botocore"}),
     # jsii is what aws_cdk is made with: code that gives it something to call declares that by one of its decorators.
@@ -246,6 +256,12 @@ def test_only_what_is_for_tasks_brings_aiobotocore(library: Arrows) -> None:
     bring = {module for module, names in library.items() if foreign({module: names}) & SDK_FOR_TASKS}
     assert bring
     assert all(FOR_TASKS in module.split(".") for module in bring)
+
+
+def test_only_what_is_for_durable_functions_brings_their_sdk(library: Arrows) -> None:
+    """All else is installed without it."""
+    bring = {module for module, names in library.items() if any(SDK_FOR_DURABLE in name for name in names)}
+    assert {"ticketlock.durable._sdk", "ticketlock.testing.durable"} == bring
 
 
 def test_a_class_or_a_type_of_the_product_has_its_name_for_itself() -> None:

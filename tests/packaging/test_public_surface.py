@@ -37,10 +37,12 @@ IO_AND_CLOCKS = {
 OF_THREADS = {"_checks", "_decorating", "_names", "_value", "_version", "client", "errors", "locks", "wire"}
 OF_UNITS = OF_THREADS | {"_expressions", "units"}
 VALUES = ("boto3.dynamodb.conditions", "boto3.dynamodb.types")
+OF_THE_SDK = tuple(f"aws_durable_execution_sdk_python.{name}" for name in ("retries", "serdes", "types"))
 LOADED: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "ticketlock": ((), OF_THREADS),
     "ticketlock.units": (VALUES, OF_UNITS),
     "ticketlock.aio": ((*VALUES, "asyncio"), OF_UNITS | {"aio"}),
+    "ticketlock.durable": ((*VALUES, *OF_THE_SDK), OF_UNITS | {"durable"}),
 }
 
 
@@ -73,6 +75,19 @@ def test_an_import_loads_what_it_uses_and_nothing_else(module: str) -> None:
     loaded = [name.split(".") for name in done.stdout.split()]
     assert {package for package, *_ in loaded} == {"ticketlock"}, "it loads modules of others"
     assert {of[0] for _, *of in loaded if of} == rooms
+
+
+@pytest.mark.parametrize("sdk", [None, "1.5.0", "2.1.0"], ids=["none", "1", "2"])
+def test_without_the_sdk_that_durable_functions_need_the_import_says_what_to_install(
+    tmp_path: Path, sdk: str | None
+) -> None:
+    if sdk is not None:
+        (tmp_path / "aws_durable_execution_sdk_python").mkdir()
+        (tmp_path / "aws_durable_execution_sdk_python" / "__init__.py").write_text(f"__version__ = {sdk!r}\n")
+    blocked = "" if sdk is not None else "sys.modules['aws_durable_execution_sdk_python'] = None; "
+    program = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); {blocked}import ticketlock.durable"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    assert "ImportError: ticketlock.durable needs 3.0.0 or newer" in done.stderr.splitlines()[-1]
 
 
 @pytest.mark.parametrize("module", PROTOCOL)

@@ -1,9 +1,10 @@
-"""`make release` twice, from clones at different places: the bytes are the same, and it has tried them."""
+"""`make release` in a clone, and its build in another at another place: the bytes are the same, and it tries them."""
 
 import os
 import subprocess
 import sys
 import tarfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,18 @@ pytestmark = [
 ]
 ROOT = Path(__file__).parents[2]
 VERSION = ticketlock.__version__
+BUILD = """
+import ticketlock
+from ticketlock_local.checkout import ROOT
+from ticketlock_local.release.build import build
+from ticketlock_local.release.commit import checked_out, write_files
+
+commit, source, files = checked_out(ROOT), ROOT.parent / "source", ROOT / "dist"
+source.mkdir()
+files.mkdir()
+write_files(ROOT, source)
+build(source, files, ticketlock.__version__, commit)
+"""
 
 
 class Clone:
@@ -26,13 +39,20 @@ class Clone:
         self.folder = folder
         subprocess.run(["git", "clone", "--quiet", str(ROOT), str(folder)], check=True, timeout=120)
 
-    def release(self, *, umask: int = -1, **environment: str) -> subprocess.CompletedProcess[str]:
+    def release(self, **environment: str) -> subprocess.CompletedProcess[str]:
         """Run `make release` with this environment's packages, as they are installed."""
+        return self._run("make", "release", "--old-file=install", f"BIN={sys.executable}", environment=environment)
+
+    def build(self, *, umask: int, **environment: str) -> subprocess.CompletedProcess[str]:
+        """Build the files of a release, without trying them."""
+        return self._run(sys.executable, "-c", BUILD, environment=environment, umask=umask)
+
+    def _run(self, *command: str, environment: Mapping[str, str], umask: int = -1) -> subprocess.CompletedProcess[str]:
         own = os.pathsep.join(str(self.folder / name) for name in ("src", "infra"))
         return subprocess.run(
-            ["make", "release", "--old-file=install", f"BIN={sys.executable}"],
+            command,
             cwd=self.folder,
-            env=os.environ | {"PYTHONPATH": own} | environment,
+            env={**os.environ, "PYTHONPATH": own, **environment},
             umask=umask,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -44,12 +64,12 @@ class Clone:
 
 @pytest.fixture(scope="module")
 def clones(tmp_path_factory: pytest.TempPathFactory) -> tuple[Clone, Clone]:
-    """Two, which have released at different times, with different settings of their users."""
+    """Two, which have built at different times, with different settings of their users."""
     here, there = (tmp_path_factory.mktemp(name) / "deeper" / name for name in ("here", "there"))
     one, other = Clone(here), Clone(there)
     for done in (
         one.release(TZ="America/Lima", PYTHONHASHSEED="1"),
-        other.release(TZ="Asia/Tokyo", PYTHONHASHSEED="2", LC_ALL="C", umask=0o077),
+        other.build(TZ="Asia/Tokyo", PYTHONHASHSEED="2", LC_ALL="C", umask=0o077),
     ):
         assert done.returncode == 0, done.stdout
     return one, other

@@ -1,6 +1,6 @@
 """The invariant checker of one lock: it sees each item, each grant, each holder's view and each waiter."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from kit.invariants import (
     LEASE_MS,
     LONGEST_POLL_MS,
-    MOST_IDLE_MS,
+    UNCERTAINTY_MS,
     Broken,
     Standing,
     count_of_tickets,
@@ -21,6 +21,7 @@ from kit.invariants import (
     limit,
     limit_as_set,
     liveness,
+    most_idle_ms,
     no_eviction,
     no_holder_evicted,
     no_overtaking,
@@ -74,7 +75,10 @@ class Checker:
         copies: the steps at which a late copy of a request arrived.
         may_free: the machines that may end another owner's grant, by its token.
         allied: the machines of each owner that has several.
+        kept: the tokens whose holders have left the lock held for its least time.
         deployments: whose numbers of permits the users ask with; None if all ask for ``permits``.
+        row_lease_ms: the longest lease of a queue row.
+        parks, tasks: the last callback task of each owner that stayed parked, and those that are open.
         reads_table: whether the items have our format.
         is_fair: whether no faults are injected in this world: then no machine meets an error or leaves anything.
     """
@@ -84,6 +88,9 @@ class Checker:
     lock: LockName
     permits: int
     deployments: "Deployments | None" = None
+    row_lease_ms: int = LEASE_MS
+    parks: dict[str, str] = field(default_factory=dict)
+    tasks: Collection[str] = ()
     reads_table: bool = True
     is_fair: bool = False
     has_lost: bool = False
@@ -100,6 +107,7 @@ class Checker:
     copies: set[int] = field(default_factory=set)
     may_free: dict[int, set[str]] = field(default_factory=dict)
     allied: dict[str, set[str]] = field(default_factory=dict)
+    kept: set[int] = field(default_factory=set)
     granted: dict[int, int] = field(default_factory=dict)
     tokens: dict[str, set[int]] = field(default_factory=dict)
     served: dict[str, float] = field(default_factory=dict)
@@ -215,13 +223,16 @@ class Checker:
         if not hold.is_over and hold.lease.is_held():
             raise Broken(f"outcomes: {hold.owner} heard that {hold.fencing_token} is lost, and its lease says held")
 
-    def ended_well(self, hold: Hold, *, is_sure: bool) -> None:
-        """The release of a holder reported only that its lock is free, and its work is done.
+    def ended_well(self, hold: Hold, *, is_sure: bool, held_until_ms: float = 0) -> None:
+        """The release of a holder reported only that its lock is free, or left held as asked, and its work is done.
 
         Args:
             is_sure: whether each of its requests was answered.
+            held_until_ms: until when the lock is to be held at least, in table time.
         """
         end = self.ends.get(hold.fencing_token)
+        if held_until_ms and self._is_kept(hold, held_until_ms):
+            return
         if end is None:
             raise Broken(f"outcomes: {hold.owner} heard that {hold.fencing_token} is free, and it is still held")
         # If its own request got no answer, it takes another process's release of this owner for its own. Likewise if a
@@ -229,6 +240,19 @@ class Checker:
         harmless = self._may_release(hold.owner, end.by) or (end.is_taken and hold.over_ms <= end.at_ms)
         is_its_own = end.by == hold.machine.name or (harmless and not is_sure)
         own_end(hold.owner, hold.fencing_token, is_its_own)
+
+    def _is_kept(self, hold: Hold, until_ms: float) -> bool:
+        """Whether the lock is held for its least time, or was."""
+        end = self.ends.get(hold.fencing_token)
+        if end is not None:
+            if end.by == hold.machine.name and not end.is_taken and end.at_ms < until_ms - UNCERTAINTY_MS:
+                raise Broken(f"held at least: {hold.owner} has freed {hold.fencing_token} before {until_ms}")
+            # Whoever may end it may do so before its holder hears that it was left.
+            return end.until_ms >= until_ms
+        holders = self.item.holders if self.item is not None else ()
+        if any(each.fencing_token == hold.fencing_token and each.lease_until_ms >= until_ms for each in holders):
+            self.kept.add(hold.fencing_token)
+        return hold.fencing_token in self.kept
 
     def freed(self, machine: Machine, fencing_token: int, *, is_reported: bool, is_sure: bool) -> None:
         """An operator, or another process of an owner, learns whether it has freed a grant.
@@ -282,7 +306,7 @@ class Checker:
             self.longest_idle_ms = max(self.longest_idle_ms, idle_ms)
             # The pause of a holder, which may learn at its end that its lease is over, is a fault until then.
             struck_at_ms = max([self._struck_at_ms, *(hold.machine.paused_until_ms for hold in self.holds)])
-            liveness(idle_ms, self.time.now_ms - struck_at_ms)
+            liveness(idle_ms, self.time.now_ms - struck_at_ms, self.row_lease_ms)
 
     def sees_sleep(self, ms: float, *, is_settled: bool) -> None:
         """All machines have slept for so long: was the lock free meanwhile, while there was a waiter?
@@ -293,7 +317,7 @@ class Checker:
         """
         # Whatever a fault has left is over by then; a pause is a fault until its end.
         ends_at_ms = [self._struck_at_ms, *(asked.machine.paused_until_ms for asked in self.waiting.values())]
-        is_quiet = self.is_fair or self.time.now_ms - max(ends_at_ms) > MOST_IDLE_MS
+        is_quiet = self.is_fair or self.time.now_ms - max(ends_at_ms) > most_idle_ms(self.row_lease_ms)
         first = self._first_in_line() if is_quiet and self.reads_table else None
         if first is None or not is_settled or not self._is_free_for(first) or self._stands_behind_a_row_left(first):
             self._asleep_ms = 0
@@ -334,8 +358,9 @@ class Checker:
                 self._serves(row.owner, row.ticket)
         gone = [row for row in gone if not self._is_served(row)]
         self._meets_others()
-        counts(self.item, self.seen.raw, [each.row for each in self.rows.values() if not self._is_served(each.row)])
-        leases_grow(before, self.item, [each.row for each in standing], {n: each.row for n, each in self.rows.items()})
+        was, now = [each.row for each in standing], {ticket: each.row for ticket, each in self.rows.items()}
+        counts(self.item, self.seen.raw, [row for row in now.values() if not self._is_served(row)])
+        leases_grow(before, self.item, was, now, may_be_shortened=self._may_be_shortened(was))
         no_eviction(self.item, gone, now_ms, by=sender.name)
         meant = {token for token, end in self.ends.items() if end.is_freed}
         no_holder_evicted(before, self.item, now_ms, by=sender.name, meant=meant)
@@ -354,7 +379,7 @@ class Checker:
                 number_in_force(
                     before,
                     self.item,
-                    [each.row for each in self.rows.values()],
+                    now.values(),
                     numbers=self.deployments.numbers,
                     started=self.deployments.started,
                 )
@@ -395,6 +420,12 @@ class Checker:
             slips=self.slips if poll.is_snapshot else None,
         )
 
+    def _may_be_shortened(self, rows: Iterable[Row]) -> Collection[str]:
+        """The owners of these rows that do not sleep in a task."""
+        if self.row_lease_ms == LEASE_MS:
+            return ()
+        return [row.owner for row in rows if self.parks.get(row.owner) not in self.tasks]
+
     def nothing_is_left(self) -> None:
         """All machines have ended; every lease has ended, too, or every machine has released what it held."""
         nothing_left(self.seen.items(), self.time.now_ms)
@@ -417,7 +448,7 @@ class Checker:
         may = by in self.may_free.get(token, ()) or self._may_release(holder.owner, by)
         # Its own release may grant the lock to the next in line, too.
         is_taken = is_taken and (self.item is None or self.item.freed_by(token) is None)
-        self.ends[token] = Ending(step, self.time.now_ms, by, is_taken, may and not is_taken)
+        self.ends[token] = Ending(step, self.time.now_ms, by, holder.lease_until_ms, is_taken, may and not is_taken)
         if not is_own:
             self.log.append(f"{step}: {by or 'time to live'} {'frees' if may else 'removes'} {token} of {holder.owner}")
 
@@ -446,7 +477,17 @@ class Checker:
         holding = [
             hold for hold in self.holds if not hold.is_over and hold.lease.is_held() and not self._is_freed(hold)
         ]
-        return room(holding, permits, shared=shared)
+        # Whoever was left held for its least time, or is suspended, though its execution has ended without a trace,
+        # keeps the lock until its lease ends.
+        known = {hold.fencing_token for hold in holding}
+        left = [
+            each
+            for each in (self.item.holders if self.item is not None else ())
+            if (each.suspended or each.fencing_token in self.kept)
+            and each.fencing_token not in known
+            and each.lease_until_ms >= self.time.now_ms
+        ]
+        return room([*holding, *left], permits, shared=shared)
 
     def _is_free_for(self, asked: Waiting) -> bool:
         """Whether the lock has room for it, by the lock item."""

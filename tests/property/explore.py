@@ -6,8 +6,8 @@
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 
-from kit.invariants import Broken
-from property import caps, operators, scripts
+from kit.invariants import ROW_LEASE_MS, Broken
+from property import caps, executions, operators, scripts
 from property.caps import REAL, Caps
 from property.chance import Chance
 from property.clocks import Machine, TrueTime
@@ -113,7 +113,11 @@ def begun(chance: Chance, faults: Faults, limits: Caps = REAL, kind: type[World]
     if is_deployed:
         world.deployments = world.checker.deployments = Deployments(world.time, permits, permits)
     rounds = [1, 1, 2, 2, 3][chance.pick(5)]
-    if permits == 1 and limits.holders > CRASHED_READERS and chance.pick(16) == 15:
+    if wakes and rounds > 1:
+        world.row_lease_ms = world.checker.row_lease_ms = ROW_LEASE_MS
+    if world.row_lease_ms and rounds > 2 and faults != Faults():
+        with_one_that_goes(world)
+    elif permits == 1 and limits.holders > CRASHED_READERS and chance.pick(16) == 15:
         with_crashed_readers(world)
     if chance.pick(16) == 15:
         for number in range(6):
@@ -132,9 +136,32 @@ def begun(chance: Chance, faults: Faults, limits: Caps = REAL, kind: type[World]
     if chance.pick(16) == 15:
         for name in ("one", "other"):
             world.add(name, operators.pessimist("one/0"))
+    if chance.pick(3) == 2:
+        world.longest_lease_ms = executions.LONGEST_MS
+        for number in range(1 + chance.pick(3)):
+            world.add(f"d{number}", executions.execution(rounds))
     if is_deployed:
         world.add("deployer", deployer(), rate=1, wall_is_off_ms=0)
     return world
+
+
+def behind_one_that_has_gone(chance: Chance, faults: Faults, limits: Caps = REAL, kind: type[World] = World) -> World:
+    """A world in which one has gone, and few others wait."""
+    world = kind(chance, faults, wakes=True, row_lease_ms=ROW_LEASE_MS, caps=limits)
+    world.checker.row_lease_ms = ROW_LEASE_MS
+    with_one_that_goes(world)
+    for name in "abc":
+        world.add(name, scripts.client(2))
+    return world
+
+
+def with_one_that_goes(world: World) -> None:
+    """One parks and crashes, perhaps as the first in line; and many wake waiters: each time that a client leaves."""
+    world.add("gone", scripts.crashing("parked"))
+    world.checker.has_lost = True
+    world.checker.struck()
+    for number in range(6):
+        world.add(f"l{number}", scripts.impatient())
 
 
 def with_crashed_readers(world: World) -> None:
@@ -149,13 +176,20 @@ def with_crashed_readers(world: World) -> None:
     world.checker.struck()
 
 
-def run(chance: Chance, faults: Faults | None = None, limits: Caps | None = None, kind: type[World] = World) -> World:
+def run(
+    chance: Chance,
+    faults: Faults | None = None,
+    limits: Caps | None = None,
+    kind: type[World] = World,
+    begins: Callable[[Chance, Faults, Caps, type[World]], World] = begun,
+) -> World:
     """One schedule, to its end.
 
     Args:
         faults: how often each fault is injected; None for a mixture.
         limits: the protocol's caps; None for a mixture.
         kind: one that records what happens in it, perhaps.
+        begins: makes the world with its machines.
 
     Raises:
         Broken, Unexpected: a promise was broken, or another error was raised; its note lists the injected faults and
@@ -164,16 +198,17 @@ def run(chance: Chance, faults: Faults | None = None, limits: Caps | None = None
     faults = faults or mixed(chance)
     limits = limits or caps.drawn(chance)
     with limits.set():
-        world = begun(chance, faults, limits, kind)
+        world = begins(chance, faults, limits, kind)
         world.checker.is_fair = world.faults == Faults()
         world.checker.log += limits.in_words()
         with noted(world.checker.log):
-            _continues_to_its_end(world)
+            to_its_end(world)
             scripts.left_to_itself(world)
     return world
 
 
-def _continues_to_its_end(world: World) -> None:
+def to_its_end(world: World) -> None:
+    """Let things happen until every machine has come to its end."""
     while world.step():
         if world.steps > _MOST_STEPS // 2:
             # From now on no faults are injected: every machine must come to an end.

@@ -48,9 +48,12 @@ class Client:
             self, self, clocks=machine, bounds=CLIENTS, local_waiters=world.lines
         )
 
-    def lease(self, claim: Claim, grant: Grant, *, has_own_identity: bool = True) -> BaseLease:
+    def lease(
+        self, claim: Claim, grant: Grant, *, has_own_identity: bool = True, hold_at_least_ms: int = 0
+    ) -> BaseLease:
         """A grant as its holder knows it."""
-        return BaseLease(TABLE, Acquisition(claim, has_own_identity=has_own_identity), grant, self.machine)
+        asked = Acquisition(claim, has_own_identity=has_own_identity, hold_at_least_ms=hold_at_least_ms)
+        return BaseLease(TABLE, asked, grant, self.machine)
 
     def leaving(self, lease: BaseLease) -> Iterable[BaseLease]:
         """What is to be released at the end of a hold: of a client that is being closed, what that releases at last."""
@@ -116,10 +119,12 @@ def works(client: Client, lease: BaseLease, held: Hold, verbs: Iterable[Verb]) -
         return
     held.ends()
     unheard = client.machine.unheard
+    least_ms = lease._hold_at_least_ms
     try:
         for each in client.leaving(lease):
             yield from client.holdings.release(each)
-            checker.ended_well(held, is_sure=client.machine.unheard == unheard)
+            held_until_ms = each._grant.since_ms + least_ms if least_ms else 0
+            checker.ended_well(held, is_sure=client.machine.unheard == unheard, held_until_ms=held_until_ms)
     except (LockLost, TableError) as error:
         checker.met(error, held)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Protocol
 
-from kit.invariants import UNCERTAINTY_MS, Belief, Standing
+from kit.invariants import UNCERTAINTY_MS, Belief, Broken, Standing
 from property.clocks import Machine, TrueTime
 
 from ticketlock import LockName
@@ -52,6 +52,8 @@ class Seen:
                 continue
             known = self._known.get(item["sk"]["S"])
             if known is None or known[0] is not item:
+                if "owner" not in item:
+                    raise Broken(f"nothing left: a row of no one, {item}")
                 known = self._known[item["sk"]["S"]] = item, self._standing(Row.parse(item), step)
             rows[known[1].row.ticket] = known[1]
         self.rows, self.ended, self.came = rows, (), 0
@@ -151,6 +153,7 @@ class Ending:
     Attributes:
         step, at_ms: the step at which it ended, and the time.
         by: the machine that sent the request; empty for TTL, or for the deletion of the item.
+        until_ms: the end of its lease then.
         is_taken: whether a later grant has removed it, since its lease had ended.
         is_freed: whether a machine has freed it that may: its owner, or an operator by force. Then the promises no
             longer cover what other processes with the same grant believe, except that they learn it in the end.
@@ -159,5 +162,6 @@ class Ending:
     step: int
     at_ms: float
     by: str
+    until_ms: int
     is_taken: bool
     is_freed: bool

@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 
 from kit.invariants import LEASE_MS, MARGIN_MS, REQUESTS_MS, UNCERTAINTY_MS, Broken
@@ -27,6 +28,7 @@ from ticketlock.wire._actions import Actions, Sleep
 from ticketlock.wire._driver import Driver
 from ticketlock.wire._requests import Steps
 from ticketlock.wire._table_time import Moment
+from ticketlock.workflow._pace import next_sleep
 
 # One poll is enough: every holder has left by then.
 ONCE = PaceBounds(3_000, 3_000)
@@ -184,7 +186,7 @@ def step_by_step(world: World, machine: Machine, driver: Driver, claim: Claim, w
         if isinstance(found, Grant):
             return found
         if world.wakes and claim.session is not None and wait_ms is None:
-            yield from _parked(world, machine, driver, claim, found.place, park)
+            yield from _parked(world, machine, driver, claim, found, park)
         else:
             yield Sleep(_POLL_MS)
         found = yield from _looked(world, driver, claim, found.place, until_ms)
@@ -200,12 +202,12 @@ def hold(
     acquisition: Actions[Grant],
     verbs: Iterable[Verb],
     bounds: PaceBounds = CLIENTS,
+    hold_at_least_ms: int = 0,
 ) -> Actions[None]:
-    """Acquire the lock, do these, and release it."""
+    """Acquire the lock, do these, and release it; or leave it held to the end of its least time."""
     checker = world.checker
-    poll_ms = (
-        _LONGEST_BEHIND * bounds.longest_ms if claim.session is None else LEASE_MS / 2 if world.wakes else _POLL_MS
-    )
+    parked_ms = max(LEASE_MS, world.row_lease_ms) / 2 if world.wakes else _POLL_MS
+    poll_ms = _LONGEST_BEHIND * bounds.longest_ms if claim.session is None else parked_ms
     checker.asks(
         machine,
         claim.owner,
@@ -236,7 +238,7 @@ def hold(
         _has_left(world, machine)
         return
     client = Client(world, machine, driver)
-    lease = client.holdings.keep(client.lease(claim, grant), machine)
+    lease = client.holdings.keep(client.lease(claim, grant, hold_at_least_ms=hold_at_least_ms), machine)
     if claim.owner == f"{machine.name}/2":
         # Another thread closes it, and waits for its blocks.
         client.holdings.close()
@@ -268,7 +270,7 @@ def left_to_itself(world: World) -> None:
     checker = world.checker
     if not checker.reads_table:
         return
-    if checker.is_fair and not checker.has_lost:
+    if checker.is_fair and not checker.has_lost and not checker.kept:
         checker.nothing_is_left()
     while world.applying:
         world.applies_an_item(world.applying[0])
@@ -297,7 +299,7 @@ def _latecomer(world: World, machine: Machine, driver: Driver) -> Actions[None]:
     claims = map(world.claim, machine.owners())
     first = next(claims)
     yield from hold(world, machine, driver, first, None, at_once(world, machine, driver, first, None, ONCE), [])
-    yield Sleep(EXTENDED_MS + REQUESTS_MS)
+    yield Sleep(max(world.longest_lease_ms, world.row_lease_ms) + REQUESTS_MS)
     world.checker.nothing_is_left()
     yield Sleep(MARGIN_MS + 2 * UNCERTAINTY_MS)
     # Each sweeps so many expired rows; the one that finds no more than that corrects the count.
@@ -326,7 +328,10 @@ def impatient(rounds: int = 4) -> Script:
             claim = world.claim(owner)
             wait_ms = [300, 1_000, 2_000][world.chance.pick(3)]
             acquisition = at_once(world, machine, driver, claim, wait_ms)
-            yield from hold(world, machine, driver, claim, wait_ms, acquisition, [(1, "work")])
+            least_ms = EXTENDED_MS if owner == f"{machine.name}/3" else 0
+            yield from hold(
+                world, machine, driver, claim, wait_ms, acquisition, [(1, "work")], hold_at_least_ms=least_ms
+            )
 
     return script
 
@@ -349,12 +354,25 @@ def busy(rounds: int = 6) -> Script:
 
 
 def crashing(how: str) -> Script:
-    """Crashes while it holds the lock (``reader``: shared), or waits for it, or between ticket and row (``joiner``)."""
+    """Crashes while it holds the lock (``reader``: shared), or waits for it (``parked``: far behind, as a workflow), or
+    between ticket and row (``joiner``).
+    """
 
     def script(world: World, machine: Machine, driver: Driver) -> Actions[None]:
-        claim = world.claim(f"{machine.name}/1", shared=how == "reader")
+        session = Session(machine.name, "1") if how == "parked" else None
+        claim = world.claim(f"{machine.name}/1", shared=how == "reader", session=session)
         if how in ("holder", "reader"):
             yield from driver.run(lambda now: Contender(claim, now).take_ticket(0))
+        elif session is not None:
+            keeping = replace(claim, lease_ms=world.row_lease_ms)
+            with suppress(TableError):
+                found = yield from driver.run(lambda now: Contender(claim, now).take_ticket(None))
+                if isinstance(found, Position):
+                    yield from driver.run(
+                        lambda now: await_wake_up(
+                            Contender(keeping, now), found.place, session, "gone", 0, lambda _: True
+                        )
+                    )
         elif how == "waiter":
             yield from driver.run(lambda now: Contender(claim, now).join())
         else:
@@ -363,19 +381,37 @@ def crashing(how: str) -> Script:
     return script
 
 
-def _parked(world: World, machine: Machine, driver: Driver, claim: Claim, place: Place, park: int) -> Actions[None]:
-    """Park as a callback task, until it is woken, or half a lease is over."""
+def _is_far_behind(world: World, seen: Position) -> bool:
+    """Whether a waiter parks as one that is far behind."""
+    if world.row_lease_ms and world.misjudges and seen.turns > 0:
+        return world.chance.pick(2) == 1
+    sleep = next_sleep(seen, lease_ms=LEASE_MS, row_ms=world.row_lease_ms, poll_ms=_POLL_MS, rest_ms=None)
+    return sleep.status == "parkedBehind"
+
+
+def _parked(world: World, machine: Machine, driver: Driver, claim: Claim, found: Position, park: int) -> Actions[None]:
+    """Park as a callback task, until it is woken, or half a lease is over; far behind, half a lease of its row."""
     session, task_token = claim.session, f"{claim.owner} parks {park}"
     assert session is not None
+    is_far_behind = _is_far_behind(world, found)
+    if is_far_behind:
+        claim = replace(claim, lease_ms=world.row_lease_ms)
     with world.task(machine, task_token):
-        ends_at_ms = world.time.now_ms + LEASE_MS / 2
+        ends_at_ms = world.time.now_ms + claim.lease_ms / 2
         # If the function fails, its task continues until its time-out.
         with suppress(OutcomeUnknown, RequestNotApplied):
-            yield from driver.run(
+            stays = yield from driver.run(
                 lambda now: await_wake_up(
-                    contender(world, claim, now), place, session, task_token, park, lambda _: True
+                    contender(world, claim, now),
+                    found.place,
+                    session,
+                    task_token,
+                    park,
+                    lambda seen: not is_far_behind or _is_far_behind(world, seen),
                 )
             )
+            if stays is not None:
+                world.checker.parks[claim.owner] = task_token
         if task_token not in machine.answered_tasks:
             machine.waits_for_task = task_token
             yield Sleep(ends_at_ms - world.time.now_ms)

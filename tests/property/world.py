@@ -92,6 +92,8 @@ class World:
 
     Attributes:
         wakes: whether a release wakes the next waiter, which is parked until then.
+        row_lease_ms: the lease of the row of one that is parked far behind; 0 if none is.
+        misjudges: whether a waiter that is soon next in line may take itself for far behind: the mean hold is a guess.
         caps: those of the protocol.
         transactions_take_ms: for how long a transaction is in progress: other writes conflict with it meanwhile.
         in_steps: whether the service applies a transaction item by item, and anything may happen in between.
@@ -100,6 +102,7 @@ class World:
         tasks: the callback tasks that wait for their answers.
         lines: waiters that a release wakes, if the machines are threads of one process.
         deployments: whose numbers of permits the machines ask with; None if all ask for ``permits``.
+        longest_lease_ms: the longest lease that any machine asks for.
         next_polls: the first poll of a waiter that found it next in line, by its ticket and the fencing token: a
             release that grants the lock to it depends on that poll.
     """
@@ -108,6 +111,8 @@ class World:
     faults: Faults
     permits: int = 1
     wakes: bool = False
+    row_lease_ms: int = 0
+    misjudges: bool = True
     caps: Caps = REAL
     transactions_take_ms: int = 0
     in_steps: bool = False
@@ -124,10 +129,12 @@ class World:
         self.late: list[Late] = []
         self.applying: list[Applying] = []
         self.tasks: dict[str, Machine] = {}
+        self.checker.tasks = self.tasks.keys()
         self.steps = 0
         self.lines = LocalWaiters()
         self.deployments: Deployments | None = None
         self.next_polls: dict[tuple[int, int], Poll] = {}
+        self.longest_lease_ms = 3 * LEASE_MS // 2
 
     def add(
         self,

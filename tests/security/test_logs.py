@@ -129,7 +129,7 @@ def functions(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str
     table = Table(SystemClocks())
     over = _observed.workflow()._table
     table.memory.serve(over.client)
-    table.tasks.serve(over.step_functions)
+    table.tasks.serve(over._clients["stepfunctions"])
     yield Functions(table, lines, capsys)
     _observed.logger.setLevel(level)
     _observed.workflow.cache_clear()

@@ -15,7 +15,8 @@ from security.workflows import Table
 
 from ticketlock import Claim, Grant, LockName, LockTable, TableRefused
 from ticketlock.locks._fencing import condition_check
-from ticketlock.locks._items import Session
+from ticketlock.locks._items import Session, row_key
+from ticketlock.report import AtMost, TableReader
 from ticketlock.wire._step_functions import TaskAnswer
 
 LEASE_MS = 60_000
@@ -111,6 +112,33 @@ def test_a_client_wakes_the_workflow_that_waits_behind_it(table: Table) -> None:
     assert guarded.refused == []
 
 
+def test_a_client_that_may_not_check_sessions_leaves_the_row_of_one_that_has_gone_and_wakes_the_next(
+    table: Table,
+) -> None:
+    """The check would return the session, with the token of a heartbeat. A function shortens the row."""
+    guarded = Guarded(table.memory, of_table_page("UseLocks"))
+    client, me = table.over(guarded), Claim(OURS, "me", LEASE_MS)
+    grant = client.take_ticket(me, None)
+    assert isinstance(grant, Grant)
+    gone, waiter = (table.execution(name).asks(OURS.entity).parks(f"token of {name}") for name in ("gone", "waiter"))
+    table.tasks.gone.add("token of gone")
+    row = row_key(OURS, gone.turn["place"]["ticket"])
+    far = {":far": {"N": f"{10**13}"}}
+    table.memory.update_item(
+        TableName="locks", Key=row, UpdateExpression="SET leaseUntilMs = :far", ExpressionAttributeValues=far
+    )
+
+    def ends_ms() -> int:
+        return client.inspect(OURS).rows[0].lease_until_ms
+
+    client.release(me, grant)
+    assert table.tasks.answered == ["token of waiter"]
+    assert [asked.action for asked in guarded.refused] == ["dynamodb:ConditionCheckItem"]
+    assert ends_ms() == 10**13
+    waiter.parks("its next token")
+    assert ends_ms() < 10**13
+
+
 def session_of(table: Table) -> Any:
     execution = table.execution("holder").asks(OURS.entity)
     execution.beats("a heartbeat's token")
@@ -195,6 +223,9 @@ def test_an_operator_reads_and_lists_and_writes_nothing(table: Table) -> None:
     seen = operator.inspect(OURS)
     assert seen.item is not None
     assert [each.lock for each in operator.list_locks()] == [OURS]
+    for at_most in (None, AtMost()):
+        reading = TableReader(table=operator, units=None, at_most=at_most).read(whole=1)
+        assert [(each.lock.lock, each.front is not None) for each in reading.locks] == [(OURS, True)]
     assert guarded.refused == []
     with pytest.raises(TableRefused, match="UpdateItem"):
         operator.force_release(OURS, seen.item.fencing_token)

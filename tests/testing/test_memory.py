@@ -49,6 +49,19 @@ def test_a_wrong_update_is_refused_with_the_reason_and_changes_nothing(
     assert memory.items() == before
 
 
+def test_items_and_requests_can_be_read_as_python_values(memory: MemoryDynamoDB) -> None:
+    memory.sent.clear()
+    put(memory, n={"N": "1.5"}, b={"B": b"x"}, m={"M": {"tags": {"SS": ["a", "b"]}, "none": {"NULL": True}}})
+    plain = {"pk": "order-42", "sk": "default/", "n": 1.5, "b": b"x", "m": {"tags": {"a", "b"}, "none": None}}
+    assert memory.plain_items() == [plain]
+    memory.transact_write_items(TransactItems=[{"Delete": {**LOCKS, "Key": KEY}}])
+    assert [(sent.operation, sent.plain) for sent in memory.sent] == [
+        ("PutItem", {**LOCKS, "Item": plain}),
+        ("TransactWriteItems", {"TransactItems": [{"Delete": {**LOCKS, "Key": {"pk": "order-42", "sk": "default/"}}}]}),
+    ]
+    assert memory.sent[0].parameters["Item"]["n"] == {"N": "1.5"}
+
+
 def test_an_update_reads_the_item_as_it_was(memory: MemoryDynamoDB) -> None:
     put(memory, a={"N": "1"}, b={"N": "2"}, c={"N": "3"})
     after = update(memory, "SET a = b, b = a + c, d = if_not_exists(e, c) - a REMOVE c")

@@ -89,6 +89,8 @@ def test_tables_are_listed_tagged_and_waited_for(memory: MemoryDynamoDB) -> None
     arn = memory.describe_table(TableName="things")["Table"]["TableArn"]
     memory.tag_resource(ResourceArn=arn, Tags=[{"Key": "team", "Value": "a"}])
     assert memory.list_tags_of_resource(ResourceArn=arn)["Tags"] == [{"Key": "team", "Value": "a"}]
+    memory.tag_resource(ResourceArn=arn, Tags=[{"Key": str(number), "Value": ""} for number in range(49)])
+    assert len(memory.list_tags_of_resource(ResourceArn=arn)["Tags"]) == 50
     memory.put_item(TableName=arn, Item={"pk": {"S": "a"}})
     assert memory.get_item(TableName="things", Key={"pk": {"S": "a"}})["Item"] == {"pk": {"S": "a"}}
 
@@ -205,6 +207,13 @@ SCHEMA = "Schema:[SchemaElement: key{g:%s:HASH}]"
             {"ResourceArn": f"{ARN}/index/by-g", "Tags": [{"Key": "a", "Value": "b"}]},
             f"ValidationException.*only table or stream is accepted. Provided resource arn: {ARN}/index/by-g",
         ),
+        (
+            "create_table",
+            {name: value for name, value in ON_DEMAND.items() if name != "AttributeDefinitions"},
+            r"ValidationException.*not defined in AttributeDefinitions. Keys: \[pk\], AttributeDefinitions: \[\]",
+        ),
+        ("create_table", {**ON_DEMAND, "AttributeDefinitions": [*PK, *PK]}, "Duplicate AttributeName.*: pk"),
+        ("create_table", {**ON_DEMAND, "TableName": "x!", "BillingMode": "X"}, "at 'tableName' failed"),
         (
             "create_table",
             {**ON_DEMAND, "AttributeDefinitions": [{"AttributeName": "pk", "AttributeType": "X"}]},

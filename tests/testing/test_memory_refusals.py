@@ -150,6 +150,8 @@ BELOW = "parameter is zero-based and must be less than"
 OF_25 = "Map value must satisfy constraint: [Member must have length less than or equal to 25, Member must have length "
 BY_G = {"IndexName": "by-g", **asking("g = :a")}
 SORTED = ("s = :s", "s > :s", "s <= :s", "begins_with(s, :s)", "s BETWEEN :s AND :s")
+NOWHERE = {"TableName": "nowhere"}
+UNUSED = {"ProjectionExpression": "#a", "ExpressionAttributeNames": {"#a": "a", "#b": "b"}}
 REFUSED: list[tuple[str, Any, str]] = [
     ("query", THINGS, "Either the KeyConditions or KeyConditionExpression parameter must be specified in the request."),
     *(("query", asking(f"p = :a AND {each}", **{":s": {"S": ""}}), f"{EMPTY} string value. Key: s") for each in SORTED),
@@ -224,6 +226,20 @@ REFUSED: list[tuple[str, Any, str]] = [
         for do in ("get", "write")
     ),
     ("transact_write_items", {"TransactItems": [{}] * 101}, f" at 'transactItems' {LONG}"),
+    (
+        "transact_write_items",
+        {"TransactItems": [{"Delete": {**THINGS, "Key": {**KEY, "s": {"S": ""}}}}]},
+        f"{EMPTY} string value. Key: s",
+    ),
+    # A table that is missing is not what is told of a request that no table could answer.
+    ("get_item", {**NOWHERE, "Key": KEY, **UNUSED}, "unused in expressions: keys: {#b}"),
+    ("delete_item", {**NOWHERE, "Key": KEY, "ConditionExpression": "x ="}, "Invalid ConditionExpression: Syntax error"),
+    ("batch_get_item", {"RequestItems": {"nowhere": {"Keys": [KEY], **UNUSED}}}, "unused in expressions: keys: {#b}"),
+    (
+        "put_item",
+        {**THINGS, "Item": KEY, "ReturnValues": "X", "ReturnConsumedCapacity": "Y"},
+        "2 validation errors detected: Value 'Y' at 'returnConsumedCapacity' failed",
+    ),
 ]
 
 

@@ -1,10 +1,8 @@
 """What ticketlock.testing gives to tests of other people's code."""
 
-import re
 import subprocess
 import sys
 from contextlib import nullcontext
-from pathlib import Path
 
 import boto3
 import pytest
@@ -16,9 +14,6 @@ from ticketlock import Lease, LockClient, LockLost, create_table
 from ticketlock.errors import UnitConflict
 from ticketlock.testing import Fault, ManualClock, MemoryDynamoDB, lose
 from ticketlock.units import Unit, Units, UnitTable
-
-PAGE = Path(__file__).parents[2] / "docs" / "python.md"
-CODE = re.compile(r"^```python\n# (\S+\.py)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 @pytest.fixture
@@ -79,20 +74,6 @@ def test_a_wait_in_moved_time_takes_no_time(locks: LockClient, other: LockClient
     with pytest.raises(TimeoutError):
         locks.acquire("order-42", record_wait=50)
     assert clock.wall_ms - before >= 50_000
-
-
-def test_the_examples_of_the_page_are_code_that_runs(tmp_path: Path) -> None:
-    files = CODE.findall(PAGE.read_text(encoding="utf-8"))
-    assert {"conftest.py", "test_stock.py", "test_packing.py", "test_shipping.py", "test_on_moto.py"} < dict(
-        files
-    ).keys()
-    for name, code in files:
-        (tmp_path / name).write_text(code, encoding="utf-8")
-    run = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error", "--rootdir", str(tmp_path)]
-    done = subprocess.run([*run, str(tmp_path)], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    tests = sum(code.count("\ndef test_") for _, code in files)
-    assert f"{tests} passed" in done.stdout
 
 
 @pytest.mark.parametrize(("count", "is_read"), [(25, True), (26, False)])

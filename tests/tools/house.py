@@ -2,7 +2,8 @@
 
 ``make sizes`` prints the table, and writes what fell into ``size.json``; ``--check``, a part of ``make check``, fails
 if a figure is greater than that file says. Who raises a figure edits the file in the same commit, and says why in
-``raised``. ``--files`` names what each call runs, and the names that other rooms import.
+``raised``. ``--files`` names what each call runs, and the names that other rooms import. ``--uncovered`` does the same
+with a report of ``make coverage``.
 """
 
 import json
@@ -30,7 +31,7 @@ ROOT = Path(__file__).parents[2]
 SIZES = ROOT / "size.json"
 PACKAGE = Path(ticketlock.__file__).parent
 PRODUCT = ("src/ticketlock", "infra/ticketlock_cdk", "functions")
-ROOMS = ("units", "locks", "wire", "client", "workflow", "testing", "cli", "_expressions")
+ROOMS = ("units", "locks", "wire", "client", "workflow", "report", "testing", "cli", "_expressions")
 ROOMS_OF_UNITS = tuple(
     f"units.{room}"
     for room in ("_like_boto3", "_unit_of_work", "_again", "_recovery", "_commit", "_statements", "_records", "_words")
@@ -252,16 +253,26 @@ def greater(found: Mapping[str, int], said: Mapping[str, int]) -> list[str]:
     ]
 
 
+def uncovered(report: Path) -> list[Row]:
+    """What ran in none of the tests that wrote a JSON report of coverage."""
+    totals = json.loads(report.read_text())["totals"]
+    return [
+        Row(f"{what} of src that `make test` does not run", ("", ""), None, totals[f"missing_{what}"])
+        for what in ("lines", "branches")
+    ]
+
+
 def main(arguments: Iterable[str] | None = None, file: Path = SIZES) -> int:
-    """Print the table, and write what fell; with ``--check`` fail if a figure grew."""
+    """Print the table, and write what fell; fail if a figure grew."""
     parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="say which figures grew, and write nothing")
     parser.add_argument("--files", action="store_true", help="the files that each call runs; names that others import")
+    parser.add_argument("--uncovered", type=Path, metavar="REPORT", help="the figures of this report in place of sizes")
     given = parser.parse_args(None if arguments is None else [*arguments])
     kept = json.loads(file.read_text())
-    found = rows()
+    section, found = ("uncovered", uncovered(given.uncovered)) if given.uncovered else ("figures", rows())
     now = {row.name: row.now for row in found}
-    grown = greater(now, kept["figures"])
+    grown = greater(now, kept[section])
     for each in grown:
         sys.stderr.write(f"{each}\n")
     if grown:
@@ -278,7 +289,7 @@ def main(arguments: Iterable[str] | None = None, file: Path = SIZES) -> int:
         files = {name: walk.files for name, walk in walks().items()}
         for name, all_of_it in (files | of_rooms | names_defined_twice()).items():
             console.print(f"{name}: {' '.join(sorted(each.removeprefix(f'{ROOT}/') for each in all_of_it))}")
-    kept["figures"] = {name: min(each, kept["figures"].get(name, each)) for name, each in now.items()}
+    kept[section] = {name: min(each, kept[section].get(name, each)) for name, each in now.items()}
     file.write_text(json.dumps(kept, indent=2) + "\n")
     return bool(grown)
 

@@ -43,7 +43,8 @@ def left(at_s: float, name: str, output: Any) -> dict[str, Any]:
 
 
 STARTED = event(0, "ExecutionStarted", input=json.dumps({"entity": "order-42", "task": {}}))
-WAITED = [STARTED, entered(0.1, "TakeTicket"), left(0.2, "TakeTicket", WAITING)]
+PARKED = {"Error": "Parked", "Cause": json.dumps(WAITING)}
+WAITED = [STARTED, entered(0.1, "TakeTicket"), left(0.2, "TakeTicket", PARKED), left(0.2, "Parked", WAITING)]
 HELD = [*WAITED, entered(1.2, "CheckPosition"), left(1.3, "CheckPosition", GRANTED), entered(3, "Hold")]
 DONE = [*HELD, left(5, "Hold", OUTPUT), event(5, "ExecutionSucceeded", output=json.dumps(OUTPUT))]
 

@@ -9,8 +9,9 @@ from typing import Any
 import boto3
 import pytest
 from botocore.exceptions import ClientError
-from kit.interpreter.harness import StepFunctions, Work
+from kit.interpreter.harness import PATIENCE_S, Machine, StepFunctions, Work, until
 from kit.interpreter.lambda_server import Function, Twice, function_arn
+from tables.recorded import HISTORIES
 from ticketlock_local.engines.emulator import Emulator
 
 pytestmark = pytest.mark.verify("tests no part of the product")
@@ -137,3 +138,114 @@ def test_a_time_out_of_a_state_in_a_branch_fails_the_parallel_under_its_own_name
         outcome = engine.machine("m", single(state)).run("e", {})
         work.finish.set()
     assert (outcome.status, outcome.error) == ("FAILED", "States.Timeout")
+
+
+class Broken(Exception):
+    """An error of a function."""
+
+
+def callback(answer: str, **fields: Any) -> dict[str, Any]:
+    """A callback task that is answered by its function, or not at all."""
+    payload = {"answer": answer, "token.$": "$$.Task.Token"}
+    return task(
+        "callback",
+        Resource="arn:aws:states:::lambda:invoke.waitForTaskToken",
+        Parameters={"FunctionName": function_arn("callback"), "Payload": payload},
+        OutputPath="$",
+        TimeoutSeconds=TIMEOUT_S,
+        **fields,
+    )
+
+
+def answered(event: Any, _context: Any) -> None:
+    client = boto3.client("stepfunctions")
+    match event["answer"]:
+        case "success":
+            client.send_task_success(taskToken=event["token"], output="{}")
+        case "failure":
+            client.send_task_failure(taskToken=event["token"], error="Failed", cause="of itself")
+        case "failure without a name":
+            client.send_task_failure(taskToken=event["token"])
+
+
+def parallel(*states: dict[str, Any]) -> dict[str, Any]:
+    return {"Type": "Parallel", "Branches": [*map(single, states)], "End": True}
+
+
+def caught(state: dict[str, Any]) -> dict[str, Any]:
+    """The state, and one to which its errors lead."""
+    catch = [{"ErrorEquals": ["States.ALL"], "Next": "Caught"}]
+    return {"StartAt": "Only", "States": {"Only": state | {"Catch": catch}, "Caught": {"Type": "Succeed"}}}
+
+
+def events_of(machine: Machine, arn: str) -> list[str]:
+    return [event["type"] for event in machine.history(arn)]
+
+
+AGAIN = {"Retry": [{"ErrorEquals": ["Broken"], "IntervalSeconds": INTERVAL_S, "MaxAttempts": 1}]}
+NESTED = {
+    "Type": "Task",
+    "Resource": "arn:aws:states:::states:startExecution.sync:2",
+    "Parameters": {"StateMachineArn": "arn:aws:states:us-east-1:123456789012:stateMachine:child", "Name": "child"},
+    "ResultSelector": {"output.$": "$.Output"},
+    "End": True,
+}
+NOTHING = {
+    "Type": "Task",
+    "QueryLanguage": "JSONata",
+    "Resource": "arn:aws:states:::lambda:invoke",
+    "Arguments": {"FunctionName": "{% $states.input.nothing %}"},
+    "End": True,
+}
+NAMELESS = callback("failure without a name")
+
+
+@pytest.mark.parametrize(
+    ("recorded", "definition"),
+    [
+        pytest.param(HISTORIES[name], definition, id=name)
+        for name, definition in {
+            "function": single(task("work")),
+            "function, tried twice": caught(task("fails") | AGAIN),
+            "callback": single(callback("success")),
+            "callback, failed": caught(callback("failure")),
+            "callback, timed out": single(callback("none")),
+            "nested execution": single(NESTED),
+            "branch, failed": caught(parallel(NAMELESS)),
+            "expression, nothing found": single(NOTHING),
+        }.items()
+    ],
+)
+def test_the_interpreter_writes_the_events_that_were_recorded_on_aws(
+    open_engine: OpenEngine, recorded: list[str], definition: dict[str, Any]
+) -> None:
+    with open_engine(work=Work(), fails=Work(error=Broken()), callback=answered) as engine:
+        engine.machine("child", single({"Type": "Pass", "End": True}))
+        machine = engine.machine("m", definition)
+        arn = machine.start("e", {})
+        machine.wait(arn)
+        assert events_of(machine, arn)[1 : 1 + len(recorded)] == recorded
+
+
+@pytest.mark.parametrize("state", [NAMELESS, parallel(NAMELESS)], ids=["task", "parallel"])
+def test_a_failure_without_a_name_is_caught_as_null(open_engine: OpenEngine, state: dict[str, Any]) -> None:
+    with open_engine(callback=answered) as engine:
+        assert engine.machine("m", caught(state)).run("e", {}).output == {"Error": None, "Cause": None}
+
+
+def test_a_callback_task_beside_a_branch_that_fails_is_aborted_and_writes_nothing_more(open_engine: OpenEngine) -> None:
+    fails = Work(seconds=60, error=Broken())
+    definition = caught(parallel(callback("none"), task("fails", TimeoutSeconds=60)))
+    # Until after the time-out of the callback task.
+    definition["States"]["Caught"] = {"Type": "Wait", "Seconds": TIMEOUT_S, "End": True}
+    with open_engine(fails=fails, callback=answered) as engine:
+        machine = engine.machine("m", definition)
+        arn = machine.start("e", {})
+        until(lambda: "TaskSubmitted" in events_of(machine, arn), PATIENCE_S, lambda: "the callback task to wait")
+        fails.finish.set()
+        assert machine.wait(arn).status == "SUCCEEDED"
+        events = events_of(machine, arn)
+    assert " ".join(events[events.index("TaskFailed") :]) == (
+        "TaskFailed TaskStateAborted TaskStateAborted ParallelStateFailed ParallelStateExited "
+        "WaitStateEntered WaitStateExited ExecutionSucceeded"
+    )

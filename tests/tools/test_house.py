@@ -37,6 +37,22 @@ def test_a_figure_that_grew_is_named_and_one_that_fell_is_written(
     }
 
 
+def test_what_the_tests_run_less_of_is_named_and_the_sizes_stay(
+    kept: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines, branches = (f"{what} of src that `make test` does not run" for what in ("lines", "branches"))
+    kept.write_text(json.dumps({"figures": {"lines": 9}, "uncovered": {lines: 3, branches: 5}, "raised": {}}))
+    report = tmp_path / "coverage.json"
+    report.write_text(json.dumps({"totals": {"missing_lines": 2, "missing_branches": 6}}))
+    assert house.main(["--uncovered", str(report)], kept) == 1
+    assert f"{branches}: 6, and size.json says 5" in capsys.readouterr().err
+    assert json.loads(kept.read_text()) == {
+        "figures": {"lines": 9},
+        "uncovered": {lines: 2, branches: 5},
+        "raised": {},
+    }
+
+
 def test_what_a_call_runs_is_counted_without_the_table_in_memory() -> None:
     acquire = house.walks()["`acquire` and release"]
     assert {"client/_client.py", "locks/_grants.py", "wire/_driver.py"} < acquire.files

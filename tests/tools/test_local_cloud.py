@@ -1,12 +1,18 @@
 """`make local` prints lines that work as they are."""
 
+import itertools
 import json
 import shutil
 import subprocess
 from pathlib import Path
 
+import boto3
 import pytest
-from ticketlock_local.cloud.local import RunningCloud, description
+from ticketlock_local.cloud.deploy import client_arguments
+from ticketlock_local.cloud.local import RunningCloud, _empty, description
+
+from ticketlock import LockClient
+from ticketlock.testing import MemoryDynamoDB
 
 ARN = "arn:aws:states:us-east-1:000000000000:stateMachine:"
 RUNNING = RunningCloud(
@@ -35,6 +41,25 @@ def in_a_bare_shell(script: str) -> str:
     return subprocess.run(
         [shell, "-c", script], env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=True
     ).stdout
+
+
+def test_make_local_tells_with_which_settings_it_has_deployed(lines: list[str]) -> None:
+    [(told, why)] = [pair for pair in itertools.pairwise(lines) if pair[0].startswith("deployed ")]
+    assert "-c transactions=true" in told.split("with ")[1]
+    assert "without them it deletes the units table" in why
+
+
+def test_nothing_is_left_of_the_first_calls(memory: MemoryDynamoDB) -> None:
+    dynamodb = boto3.resource("dynamodb", **client_arguments(RUNNING.endpoint))
+    memory.serve(dynamodb.meta.client)
+    table = dynamodb.Table("locks")
+    with LockClient("locks", client=memory.client) as locks:
+        for entity in ("warm-up-1", "warm-up-2"):
+            locks.acquire(entity).release()
+            locks.acquire(entity)
+        assert table.scan()["Items"]
+        _empty(table)
+        assert table.scan()["Items"] == []
 
 
 def test_the_exports_of_make_local_set_everything_that_the_pages_use(lines: list[str]) -> None:

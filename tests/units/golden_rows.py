@@ -156,6 +156,15 @@ def names(books: Books) -> None:
     ann.units.outcome(name="given up")
 
 
+def results(books: Books) -> None:
+    """Of two names, kept in both forms."""
+    ann = party(books)
+    for name, result in (("in JSON", {"left": 0, "rate": 0.5}), ("in DynamoDB's types", {"left": 0, "raw": b"\x00"})):
+        with ann.begin(name=name) as unit:
+            unit.update(ann.accounts, {"id": "a"}, SET, {":n": 0})
+            unit.result = result
+
+
 def an_owner_that_has_ended(books: Books) -> None:
     """It has no units."""
     party(books).units.end_owner("execution")
@@ -216,6 +225,7 @@ STATES: dict[str, Callable[[Books], None]] = {
         saved,
         saved_in_its_head,
         names,
+        results,
         an_owner_that_has_ended,
         a_guard,
         a_sweep_that_stopped,

@@ -340,7 +340,7 @@ def test_an_operator_ends_a_unit_once_and_finishes_its_items(
     assert sorted(ended, key=str) == sorted(two_accounts, key=str)
     assert books.marks(two_accounts) == 0
     assert books.balances(two_accounts) == (NEW_BALANCES if action.is_committed else OLD_BALANCES)
-    assert ben.units.outcome(unit=unit) is action.outcome
+    assert ben.units.outcome(unit=unit).state is action.outcome
     again = action.command(ben, unit)
     assert (again.outcome, again.failed, list(again.ended)) == (action.outcome, None, [])
 

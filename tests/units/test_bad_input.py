@@ -95,8 +95,8 @@ BAD: dict[str, tuple[str, Use]] = {
     "a check without a condition": ("condition", lambda ann, unit, key: unit.check(ann.accounts, key, None)),
     "a level by its name": ("isolation", lambda ann, unit, key: unit.get(ann.accounts, key, isolation="COMMITTED")),
     "a table by its name": ("table", lambda ann, unit, key: unit.get(ann.accounts.name, key)),
-    "a table in the place of an item": ("wanted", lambda ann, unit, _: unit.get_all([ann.accounts])),
-    "nothing in the place of items": ("wanted", lambda _, unit, __: unit.get_all(None)),
+    "a table in the place of an item": ("table", lambda ann, unit, _: unit.get_all([ann.accounts])),
+    "nothing in the place of items": ("table", lambda _, unit, __: unit.get_all(None)),
     "a value that is none of the low-level API": ("update", updates_low_level({":n": {"N": 5}})),
     "a number as a value's name in the low-level API": ("update", updates_low_level({5: {"S": "a"}})),
 }
@@ -180,7 +180,7 @@ def test_a_bad_statement_is_refused_by_its_field_and_the_unit_stays_open(
 
 AS_DYNAMODB = "what DynamoDB accepts"
 NAME_OF_NAME = "another name for it: write #name, and pass names={'#name': 'name'}"
-PAIRS = "a list of pairs of a table and a key: [(table, {...}), ...]"
+PAIRS = "a table and a list, or a list of pairs: [(table, {...}), ...]"
 # What its message begins with, what it says to write instead, and the call.
 TOLD: dict[str, tuple[str, str, Use]] = {
     "no update": ("Invalid UpdateExpression: Syntax error", AS_DYNAMODB, updates(update="balance = :n")),
@@ -219,8 +219,8 @@ TOLD: dict[str, tuple[str, str, Use]] = {
         'a table of this Units: units.table("accounts")',
         lambda _, unit, key: unit.get("accounts", key),
     ),
-    "keys without tables": ("wanted is [{'id': ", PAIRS, lambda _, unit, key: unit.get_all([key])),
-    "a table": ("wanted is [<UnitTable '", PAIRS, lambda ann, unit, _: unit.get_all([ann.accounts])),
+    "keys without tables": ("table is [{'id': ", PAIRS, lambda _, unit, key: unit.get_all([key])),
+    "a table": ("table is [<UnitTable '", PAIRS, lambda ann, unit, _: unit.get_all([ann.accounts])),
     "a level": (
         'isolation is "COMMITTED"; allowed: ',
         "one of the levels of ticketlock.units: UNCOMMITTED, COMMITTED, SERIALIZABLE or READ_LOCK",
@@ -382,7 +382,13 @@ FIELDS: dict[str, tuple[str, list[Any], Callable[[Any, Any], object]]] = {
         lambda ann, bad: ann.units.check_access(bad),
     ),
     "clean": ("item", [5, None, "item", ["item"], {1: "a"}], lambda ann, bad: ann.units.clean(bad)),
-    "get_all": ("wanted", [5, None, "items", {}, [()], [("accounts",)], [5]], lambda ann, bad: ann.units.get_all(bad)),
+    "get_all": ("table", [5, None, "items", {}, [()], [("accounts",)], [5]], lambda ann, bad: ann.units.get_all(bad)),
+    "get_all of a table": (
+        "keys",
+        [5, None, "items", {}],
+        lambda ann, bad: ann.units.get_all(ann.accounts, bad),
+    ),
+    "get_all of a name": ("table", ["accounts", 5], lambda ann, bad: ann.units.get_all(bad, [{"id": "a"}])),
     "get_all of names": ("table", ["accounts", None, 5], lambda ann, bad: ann.units.get_all([(bad, {"id": "a"})])),
 }
 

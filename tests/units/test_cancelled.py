@@ -90,7 +90,7 @@ class Cancelled:
         assert task is not None
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
 
-        async def write(*, unit: aio.Unit) -> None:
+        async def write(unit: aio.Unit) -> None:
             await unit.update(accounts, KEY, SET, {":n": 1})
             self.by()
             if self.end == "commit":
@@ -98,7 +98,7 @@ class Cancelled:
 
         async def write_in_a_block() -> None:
             async with units.begin() as unit:
-                await write(unit=unit)
+                await write(unit)
 
         running = units.transactional()(write)() if self.end == "decorator" else write_in_a_block()
         for runs in reversed(self.within):

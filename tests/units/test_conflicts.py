@@ -214,7 +214,8 @@ def test_a_blind_update_of_an_item_that_the_unit_has_read_is_not_blind(
 ) -> None:
     unit = ann.begin()
     unit.get(ann.accounts, account)
-    assert unit.update(ann.accounts, account, ADD, TEN, blind=True) == {**account, "balance": 110}
+    unit.update(ann.accounts, account, ADD, TEN, blind=True)
+    assert unit.get(ann.accounts, account) == {**account, "balance": 110}
     ben.changes(account, 1)
     with pytest.raises(UnitConflict):
         unit.commit()

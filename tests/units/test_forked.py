@@ -81,7 +81,7 @@ def test_a_child_leaves_the_units_and_a_decorated_call_to_its_parent(
             transfer()
 
     @ann.units.transactional()
-    def transfer(*, unit: Unit) -> None:
+    def transfer(unit: Unit) -> None:
         unit.update(ann.accounts, account, SET, BY_THE_CHILD)
 
     with another_thread_in(*mutexes):

@@ -184,7 +184,7 @@ def test_the_end_of_an_execution_rolls_back_the_units_of_its_last_redrive_once(
     assert roll_back.handler(event(execution, redrives), None)["rolled_back"] == [mine]
     with pytest.raises(UnitRolledBack):
         ann.units.resume(mine)
-    assert ann.units.outcome(unit=another) is Outcome.PENDING
+    assert ann.units.outcome(unit=another).state is Outcome.PENDING
     before = books.everything()
     assert roll_back.handler(event(execution, redrives), None)["rolled_back"] == []
     assert books.everything() == before

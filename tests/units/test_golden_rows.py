@@ -113,7 +113,7 @@ def test_a_committed_unit_is_finished_by_a_writer_and_by_a_repair(state: str) ->
 
 def test_the_outcome_of_a_pending_unit_is_pending() -> None:
     with golden("pending") as books:
-        assert party(books).units.outcome(unit=id_of_the_only_unit(books)) is Outcome.PENDING
+        assert party(books).units.outcome(unit=id_of_the_only_unit(books)).state is Outcome.PENDING
 
 
 def test_a_unit_that_an_older_one_has_rolled_back_is_known_as_rolled_back_and_keeps_no_writer_from_its_items() -> None:
@@ -121,7 +121,7 @@ def test_a_unit_that_an_older_one_has_rolled_back_is_known_as_rolled_back_and_ke
         ben = party(books)
         listed = ben.units._performer.perform_steps(open_units(UnitRecords("units")))
         (seen,) = [each for each in listed if each.rolled_back_by]
-        assert ben.units.outcome(unit=seen.unit) is Outcome.ROLLED_BACK
+        assert ben.units.outcome(unit=seen.unit).state is Outcome.ROLLED_BACK
         ben.changes({"id": "b"}, 7)
         assert balances(books)["b"] == 7
 
@@ -135,7 +135,7 @@ def test_a_saved_unit_is_resumed_with_all_that_it_has_read_and_stated() -> None:
         assert unit.get(ben.lines, {"pk": "p", "sk": 1}) == {"pk": "p", "sk": 1, "raw": b"\x00"}
         unit.commit()
         assert balances(books) == {"a": 0, "c": 100}
-        assert ben.units.outcome(name="charge-42") is Outcome.COMMITTED
+        assert ben.units.outcome(name="charge-42").state is Outcome.COMMITTED
 
 
 def test_a_saved_unit_is_rolled_back_with_its_owner() -> None:
@@ -159,7 +159,7 @@ def test_a_saved_unit_that_has_ended_is_known_as_committed_or_rolled_back() -> N
     with golden("saved_and_ended") as books:
         ben, found = party(books), {}
         for head in heads(books):
-            found[head["state"]] = ben.units.outcome(unit=head["unit"])
+            found[head["state"]] = ben.units.outcome(unit=head["unit"]).state
             if head["state"] == "committed":
                 assert ben.units.resume(head["unit"]).repeated
             else:
@@ -179,7 +179,7 @@ def test_an_operator_s_correction_is_known_if_it_is_repeated() -> None:
 def test_a_committed_name_stays_committed_and_one_that_was_given_up_may_be_used_again() -> None:
     with golden("names") as books:
         ben = party(books)
-        assert [ben.units.outcome(name=name) for name in ("committed", "given up")] == [
+        assert [ben.units.outcome(name=name).state for name in ("committed", "given up")] == [
             Outcome.COMMITTED,
             Outcome.ROLLED_BACK,
         ]

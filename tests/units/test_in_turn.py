@@ -66,7 +66,7 @@ def meets_others(units: Units, accounts: UnitTable, name: str) -> None:
     tried = []
 
     @units.transactional(tries=2)
-    def count(*, unit: Unit) -> None:
+    def count(unit: Unit) -> None:
         tried.append(unit.id)
         add_one(unit, accounts, name)
         if len(tried) == 1:
@@ -93,7 +93,7 @@ def test_each_try_of_a_call_holds_the_locks_of_all_items_at_which_earlier_tries_
     books.write("accounts", {"id": other_name, "balance": 100})
 
     @units.transactional()
-    def count(*, unit: Unit) -> None:
+    def count(unit: Unit) -> None:
         held.append((holders(locks, entity), holders(locks, other_entity)))
         for at, each in enumerate((name, other_name)):
             add_one(unit, accounts, each)
@@ -113,7 +113,7 @@ def in_line(units: Units, accounts: UnitTable, locks: LockClient, name: str, ent
     its_turn, tried = threading.Event(), []
 
     @units.transactional()
-    def first(*, unit: Unit) -> None:
+    def first(unit: Unit) -> None:
         tried.append(unit.id)
         add_one(unit, accounts, name)
         if len(tried) == 1:
@@ -163,7 +163,7 @@ def test_a_call_that_meets_an_item_with_a_queue_steps_back_which_counts_as_no_tr
     seen: list[Any] = []
 
     @units.transactional(tries=1)
-    def count(*, unit: Unit) -> None:
+    def count(unit: Unit) -> None:
         seen.append(holders(locks, entity))
         add_one(unit, accounts, name)
         seen.append("has read")
@@ -177,7 +177,7 @@ def test_a_call_that_stepped_back_and_whose_turn_does_not_come_in_time_runs_with
     books: Books, units: Units, accounts: UnitTable, name: str, in_line: threading.Event
 ) -> None:
     @units.transactional(tries=1, timeout=0)
-    def count(*, unit: Unit) -> None:
+    def count(unit: Unit) -> None:
         add_one(unit, accounts, name)
 
     count()
@@ -192,7 +192,7 @@ def test_a_call_that_steps_back_from_a_read_removes_its_marks(
     books.write("accounts", {"id": free, "balance": 100})
 
     @units.transactional(tries=1, isolation=READ_LOCK)
-    def read(*, unit: Unit) -> Any:
+    def read(unit: Unit) -> Any:
         was_marked.append(books.marks([{"id": free}]) > 0)
         return [(unit.get(accounts, {"id": each}) or {})["balance"] for each in (free, name)]
 
@@ -204,7 +204,7 @@ def test_no_call_steps_back_for_a_read_that_the_commit_does_not_check(
     units: Units, accounts: UnitTable, name: str, in_line: threading.Event
 ) -> None:
     @units.transactional(tries=1, isolation=COMMITTED)
-    def read(*, unit: Unit) -> Any:
+    def read(unit: Unit) -> Any:
         return unit.get(accounts, {"id": name})
 
     assert read()["balance"] == 101
@@ -218,7 +218,7 @@ def test_no_call_steps_back_from_an_item_after_its_conflict_is_over(
     runs = []
 
     @units.transactional(tries=1)
-    def count(*, unit: Unit) -> None:
+    def count(unit: Unit) -> None:
         runs.append(unit.id)
         add_one(unit, accounts, name)
 
@@ -260,7 +260,7 @@ def test_a_call_whose_turn_is_taken_away_is_committed_all_the_same(
     tried = []
 
     @units.transactional()
-    def count(*, unit: Unit) -> str:
+    def count(unit: Unit) -> str:
         tried.append(unit.id)
         add_one(unit, accounts, name)
         if len(tried) == 1:
@@ -287,7 +287,7 @@ def test_a_call_within_a_call_does_not_wait_for_itself(
     tried: list[int] = []
 
     @units.transactional()
-    def count(*, unit: Unit) -> None:
+    def count(unit: Unit) -> None:
         tried.append(holders(locks, entity))
         if len(tried) == 2:
             meets_others(units, accounts, name)
@@ -307,7 +307,7 @@ def test_threads_that_update_one_item_need_few_tries(
     threads, calls_a_thread, most_runs_a_call, runs = 8, 5, 2.5, []
 
     @units.transactional(tries=100)
-    def count(*, unit: Unit) -> None:
+    def count(unit: Unit) -> None:
         add_one(unit, accounts, name)
         runs.append(unit.id)
 
@@ -329,7 +329,7 @@ def test_calls_of_one_process_pass_the_locks_on_until_the_next_process_has_its_t
     its_turn, go_on = threading.Event(), threading.Event()
 
     @units.transactional()
-    def count(*, unit: Unit) -> None:
+    def count(unit: Unit) -> None:
         add_one(unit, accounts, name)
         item = locks.inspect(entity, namespace=NAMESPACE).item
         assert item is not None
@@ -370,7 +370,7 @@ def test_a_call_whose_turn_is_passed_on_does_not_wait_for_itself(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     @units.transactional()
-    def count(*, unit: Unit) -> None:
+    def count(unit: Unit) -> None:
         add_one(unit, accounts, name)
         if unit.get(accounts, {"id": name}) == {"id": name, "balance": 103}:
             meets_others(units, accounts, name)
@@ -390,7 +390,7 @@ def test_a_turn_whose_locks_are_lost_is_not_passed_on(
     seen = []
 
     @units.transactional()
-    def count(*, unit: Unit) -> None:
+    def count(unit: Unit) -> None:
         add_one(unit, accounts, name)
         item = locks.inspect(entity, namespace=NAMESPACE).item
         seen.append([holder.fencing_token for holder in item.holders] if item is not None else [])

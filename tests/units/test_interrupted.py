@@ -126,7 +126,7 @@ def test_a_transactional_function_in_which_an_interrupt_was_caught_returns_no_re
     books: Books, ann: Party, account: Key
 ) -> None:
     @ann.units.transactional()
-    def work(*, unit: Unit) -> str:
+    def work(unit: Unit) -> str:
         ann.loses(Lost.INTERRUPTED_BEFORE, 1)
         with pytest.raises(Interrupt):
             unit.update(ann.accounts, account, SET, {":balance": 2})
@@ -318,7 +318,7 @@ class Interrupted:
     @property
     def had_not_begun(self) -> bool:
         """Whether the method was only called: the unit is as before."""
-        return self.where.startswith("Unit.") or self.where.endswith("<locals>.perform")
+        return self.where.startswith(("Unit.", "with_tables")) or self.where.endswith("<locals>.perform")
 
     @property
     def was_ignored(self) -> bool:
@@ -411,33 +411,42 @@ def test_a_call_that_raises_an_error_of_ours_that_a_signal_handler_has_raised_le
     assert at.passed > 1_000
 
 
-TRIES = {
+TRIES: dict[str, dict[str, Any]] = {
     "native": {},
+    "named": {"name": "add"},
     "read locks": LOCKING,
 }
 
 
 def added_once(terms: dict[str, Any], number: int) -> tuple[int, int, Any]:
-    """Add to an account in a call that may run again. How many opcodes were executed, how often it ran, the balance."""
-    scene = Scene()
-    ran: list[None] = []
+    """Add to an account in a call that may run again. How many opcodes were executed, how often it ran, the balance.
 
-    @scene.units.transactional(**terms)
-    def adds(*, unit: Unit) -> None:
+    Whoever repeats a name, after an error or an answer, adds nothing more, and is told what the first one was.
+    """
+    scene = Scene()
+    ran, told = list[None](), list[Any]()
+
+    def work(unit: Unit) -> int:
         ran.append(None)
         unit.update(scene.accounts, {"id": "a"}, "ADD balance :one", {":one": 1})
+        return len(ran)
 
+    adds = scene.units.transactional(**terms)(work)
     error, was_raised = OF_A_HANDLER["a conflict"](), False
     with AtOpcode(number, partial(raising, error), OF_A_UNIT) as at:
         try:
-            adds()
+            told.append(adds())
         except UnitConflict as caught:
             was_raised = caught is error
     assert "pending" not in scene.records(), f"opcode {at.passed}, in {at.where}"
     assert not scene.is_renewed()
     balance = scene.balances()[0]
     assert was_raised or balance == 2
-    return at.passed, len(ran), balance
+    runs = len(ran)
+    if "name" in terms:
+        told += [adds(), scene.others.outcome(**terms).result]
+        assert (scene.balances()[0], len({*told})) == (2, 1), f"opcode {at.passed}, in {at.where}: {told}"
+    return at.passed, runs, balance
 
 
 @IN_GENERATORS
@@ -471,7 +480,7 @@ def test_a_call_never_waits_for_read_locks_of_its_own_try_whose_end_was_interrup
         leave(unit, *raised)
 
     @scene.units.transactional(isolation=READ_LOCK)
-    def adds(*, unit: Unit) -> None:
+    def adds(unit: Unit) -> None:
         unit.update(scene.accounts, {"id": "a"}, "ADD balance :one", {":one": 1})
 
     monkeypatch.setattr(Unit, "__exit__", interrupted_once)
@@ -645,7 +654,7 @@ def takes_its_turn(scene: Scene, locks: LockClient, number: int) -> AtOpcode:
     tries: list[None] = []
 
     @units.transactional(tries=2)
-    def work(*, unit: Unit) -> None:
+    def work(unit: Unit) -> None:
         tries.append(None)
         unit.update(accounts, {"id": "a"}, SET, {":balance": 2})
         if len(tries) == 1:

@@ -39,7 +39,7 @@ class Opened:
 
     async def pay(self) -> None:
         @self.units.transactional()
-        async def pay(*, unit: aio.Unit) -> None:
+        async def pay(unit: aio.Unit) -> None:
             pytest.fail(f"{unit} has begun")
 
         await pay()

@@ -20,11 +20,14 @@ ADD, TEN = "SET balance = balance + :n", {":n": 10}
 READING: dict[str, Callable[[Unit, Party, list[Key]], object]] = {
     "put_all": lambda unit, ann, keys: unit.put_all(ann.accounts, ({**key, "balance": 1} for key in keys)),
     "update_all": lambda unit, ann, keys: unit.update_all(ann.accounts, keys, "SET balance = :n", TEN),
+    "put_all of pairs": lambda unit, ann, keys: unit.put_all((ann.accounts, {**key, "balance": 1}) for key in keys),
     "delete_all": lambda unit, ann, keys: unit.delete_all(ann.accounts, keys),
-    "prefetch": lambda unit, ann, keys: unit.prefetch([(ann.accounts, key) for key in keys]),
+    "delete_all of pairs": lambda unit, ann, keys: unit.delete_all([(ann.accounts, key) for key in keys]),
+    "prefetch": lambda unit, ann, keys: unit.prefetch(ann.accounts, keys),
+    "prefetch of pairs": lambda unit, ann, keys: unit.prefetch((ann.accounts, key) for key in keys),
 }
 ALL = pytest.mark.parametrize("states", READING.values(), ids=READING)
-STATING = pytest.mark.parametrize("states", [READING[name] for name in READING if name != "prefetch"])
+STATING = pytest.mark.parametrize("states", [READING[name] for name in READING if "prefetch" not in name])
 
 
 @pytest.fixture
@@ -194,5 +197,6 @@ def test_a_repeated_unit_neither_reads_ahead_nor_states_anything(books: Books, a
         pass
     with ann.begin(name=name) as unit:
         assert ann.sends(lambda: unit.prefetch([(ann.accounts, key) for key in two])) == []
-        assert unit.update_all(ann.accounts, two, ADD, TEN) == [None, None]
+        assert unit.update_all(ann.accounts, two, ADD, TEN) == [{}, {}]
+        assert unit.update(ann.accounts, two[0], ADD, TEN) == {}
     assert books.balances(two) == [100, 50]

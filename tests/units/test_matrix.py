@@ -280,7 +280,7 @@ class EndsAnOwner(Scene):
 
     def go_on(self, *, is_done: bool) -> None:
         assert self.ben.units.end_owner(self.owner) in ([], [] if is_done else [self.unit])
-        assert self.ben.units.outcome(unit=self.unit) is Outcome.ROLLED_BACK
+        assert self.ben.units.outcome(unit=self.unit).state is Outcome.ROLLED_BACK
 
 
 class Sweeps(Scene):

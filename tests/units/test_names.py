@@ -133,7 +133,7 @@ def test_a_saved_unit_whose_name_was_committed_is_repeated_and_may_be_rolled_bac
     again = ben.units.resume(unit)
     assert again.repeated
     again.rollback()
-    assert ann.units.outcome(unit=unit) is Outcome.ROLLED_BACK
+    assert ann.units.outcome(unit=unit).state is Outcome.ROLLED_BACK
 
 
 def test_an_item_with_the_key_of_the_receipt_in_a_users_own_table_is_no_receipt(

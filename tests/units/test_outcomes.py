@@ -182,7 +182,7 @@ def test_a_copy_of_a_commit_that_arrives_after_the_item_or_the_use_of_the_name_h
         case "its name is committed":
             takes_ten(ben, account, name=name).commit()
         case "its name is given up":
-            assert ben.units.outcome(name=name) is Outcome.ROLLED_BACK
+            assert ben.units.outcome(name=name).state is Outcome.ROLLED_BACK
     with pytest.raises(ClientError, match="ConditionalCheckFailed"):
         deliver_late(books, ann)
     assert books.balance(account) == left
@@ -202,9 +202,9 @@ def test_the_outcome_of_a_name_is_rolled_back_before_its_use_and_committed_after
     ann: Party, ben: Party, account: Key
 ) -> None:
     name = some_name()
-    assert {party.units.outcome(name=name) for party in (ann, ben)} == {Outcome.ROLLED_BACK}
+    assert {party.units.outcome(name=name).state for party in (ann, ben)} == {Outcome.ROLLED_BACK}
     takes_ten(ann, account, name=name).commit()
-    assert {party.units.outcome(name=name) for party in (ann, ben)} == {Outcome.COMMITTED}
+    assert {party.units.outcome(name=name).state for party in (ann, ben)} == {Outcome.COMMITTED}
 
 
 @pytest.mark.parametrize("engine", [None, "marked"])
@@ -213,7 +213,7 @@ def test_asking_for_the_outcome_of_a_name_rolls_back_the_unit_that_was_about_to_
 ) -> None:
     name = some_name()
     unit = takes_ten(ann, account, name=name, engine=engine)
-    assert ben.units.outcome(name=name) is Outcome.ROLLED_BACK
+    assert ben.units.outcome(name=name).state is Outcome.ROLLED_BACK
     with pytest.raises(UnitRolledBack):
         unit.commit()
     assert books.balance(account) == 100
@@ -228,7 +228,7 @@ def test_the_outcome_of_a_name_after_an_unknown_outcome_is_committed_if_it_was(
     ann.loses(Lost.REPLY, 1, inf)
     with pytest.raises(OutcomeUnknown, match="outcome"):
         unit.commit()
-    assert ben.units.outcome(name=name) is Outcome.COMMITTED
+    assert ben.units.outcome(name=name).state is Outcome.COMMITTED
     assert books.balance(account) == 90
 
 
@@ -240,7 +240,7 @@ def test_the_outcome_of_a_name_that_is_committed_while_it_is_asked_for_is_commit
     unit = takes_ten(ann, account, name=name)
     # It was not used when it was read.
     ben.line.between["PutItem"] = unit.commit
-    assert ben.units.outcome(name=name) is Outcome.COMMITTED
+    assert ben.units.outcome(name=name).state is Outcome.COMMITTED
     assert books.balance(account) == 90
 
 
@@ -258,7 +258,7 @@ def test_the_outcome_of_a_unit_by_its_id_is_known_if_it_has_used_marks_and_forgo
         ben.changes(account, 1)
     with pytest.raises(UnitConflict) if conflict else nullcontext():
         unit.commit()
-    assert ben.units.outcome(unit=unit.id) is outcome
+    assert ben.units.outcome(unit=unit.id).state is outcome
 
 
 @THREADS_ONLY
@@ -270,9 +270,9 @@ def test_the_outcome_of_a_unit_that_was_killed_is_pending_until_its_lease_is_ove
     crashes(ann, 1, is_sent=True)
     with pytest.raises(Killed):
         unit.commit()
-    assert ben.units.outcome(unit=unit.id) is Outcome.PENDING
+    assert ben.units.outcome(unit=unit.id).state is Outcome.PENDING
     books.clock.advance(LEASE_S + MARGIN_S)
-    assert ben.units.outcome(unit=unit.id) is Outcome.ROLLED_BACK
+    assert ben.units.outcome(unit=unit.id).state is Outcome.ROLLED_BACK
     assert books.balances([account, other]) == [100, 50]
 
 
@@ -289,11 +289,11 @@ def test_a_name_that_was_given_up_may_be_used_after_time_to_live_has_deleted_its
     receipt = dumped({"unit": f"name#{name}", "row": "receipt"})
     books.plain_client.delete_item(TableName=books.tables["units"], Key=receipt)
     if is_given_up_again:
-        assert ben.units.outcome(name=name) is Outcome.ROLLED_BACK
+        assert ben.units.outcome(name=name).state is Outcome.ROLLED_BACK
     with pytest.raises(UnitRolledBack, match="given up") if is_given_up_again else nullcontext():
         (unit if saved is None else ben.units.resume(saved)).commit()
     assert books.balance(account) == (100 if is_given_up_again else 90)
-    assert ben.units.outcome(name=name) is (Outcome.ROLLED_BACK if is_given_up_again else Outcome.COMMITTED)
+    assert ben.units.outcome(name=name).state is (Outcome.ROLLED_BACK if is_given_up_again else Outcome.COMMITTED)
 
 
 def test_a_save_that_is_not_answered_is_unknown_until_it_is_resumed(

@@ -51,7 +51,7 @@ def test_the_end_of_an_owner_rolls_back_all_that_was_saved_under_it_and_nothing_
             ann.units.resume(name)
     for name in others:
         ann.units.resume(name).commit()
-    assert ann.units.outcome(unit=committed) is Outcome.COMMITTED
+    assert ann.units.outcome(unit=committed).state is Outcome.COMMITTED
     assert [books.balance(key) for key in keys] == [100, 100, 90, 90, 90]
 
 
@@ -101,7 +101,7 @@ def test_the_end_of_an_owner_reads_every_page_of_its_rows(books: Books, ann: Par
         books.write("units", {**row, "padding": "x" * 390_000})
     sent = ann.sends(lambda: ann.units.end_owner(owner))
     assert sent.count("Query") > 1
-    assert {ann.units.outcome(unit=name) for name in names} == {Outcome.ROLLED_BACK}
+    assert {ann.units.outcome(unit=name).state for name in names} == {Outcome.ROLLED_BACK}
 
 
 @pytest.mark.parametrize(("was_saved", "outcome"), [(False, Outcome.FORGOTTEN), (True, Outcome.ROLLED_BACK)])
@@ -113,7 +113,7 @@ def test_a_save_after_the_end_of_its_owner_is_refused_and_ends_a_unit_that_was_s
     ben.units.end_owner(owner)
     with pytest.raises(UnitRolledBack, match=f"its owner '{owner}' has ended"):
         unit.save(owner=owner)
-    assert ann.units.outcome(unit=unit.id) is outcome
+    assert ann.units.outcome(unit=unit.id).state is outcome
     assert ben.units.end_owner(owner) == []
 
 
@@ -140,7 +140,7 @@ def test_a_save_after_the_end_of_its_owner_does_not_end_a_unit_with_which_anothe
     ben.units.end_owner(owner)
     with pytest.raises(UnitChanged):
         unit.save(owner=owner)
-    assert ann.units.outcome(unit=unit.id) is outcome
+    assert ann.units.outcome(unit=unit.id).state is outcome
 
 
 @pytest.mark.parametrize("next_owner", [None, "another"])
@@ -221,7 +221,7 @@ def test_a_save_beside_the_end_of_its_owner_is_found_before_the_end_is_on_record
     ben.line.between[before] = saves
     assert set(ben.units.end_owner(owner)) == ({first} if is_refused else {first, unit.id})
     assert not ben.line.between
-    assert ann.units.outcome(unit=unit.id) is (Outcome.FORGOTTEN if is_refused else Outcome.ROLLED_BACK)
+    assert ann.units.outcome(unit=unit.id).state is (Outcome.FORGOTTEN if is_refused else Outcome.ROLLED_BACK)
 
 
 def test_an_execution_is_another_owner_after_each_redrive(books: Books, ann: Party, account: Key, owner: str) -> None:
@@ -285,13 +285,13 @@ def saved_while_its_owner_ends(after: int, order: Callable[[int], int], monkeypa
     try:
         assert unit.save(owner="job") == unit.id
     except UnitRolledBack:
-        assert ann.outcome(unit=unit.id) is Outcome.FORGOTTEN
+        assert ann.outcome(unit=unit.id).state is Outcome.FORGOTTEN
         return "refused"
     if not has_ended:
         return None
     with pytest.raises(UnitRolledBack):
         ann.resume(unit.id)
-    assert ann.outcome(unit=unit.id) is Outcome.ROLLED_BACK
+    assert ann.outcome(unit=unit.id).state is Outcome.ROLLED_BACK
     return "found"
 
 

@@ -2,13 +2,26 @@
 
 import uuid
 from collections.abc import Callable, Iterator
+from math import inf
 from typing import Any
 
 import pytest
+from kit import charges
 from kit.appends import Lists, Writers
-from kit.bank import Bank, Staff
-from kit.faults import Fault, RandomFaults, delivered_twice, reply_lost, reply_withheld, request_lost, unharmed
+from kit.bank import OPENING, Bank, Staff
+from kit.faults import (
+    Fault,
+    RandomFaults,
+    delivered_twice,
+    reply_lost,
+    reply_swallowed,
+    reply_withheld,
+    request_lost,
+    unharmed,
+)
 from kit.histories import anomalies
+from kit.places import until
+from kit.programs import heard, start
 from kit.proxy import Proxy
 from ticketlock_local.engines.emulator import Emulator
 
@@ -85,6 +98,32 @@ def test_without_units_money_is_lost_or_made(
     with Staff(bank, "without units", kills - 1) as staff:
         staff.work()
     assert bank.broken(plain_client) == ["the sum", "exactly once"]
+
+
+def is_told(*arguments: Any) -> Any:
+    """What a process says whose requests are answered."""
+    with start(charges.__file__, *arguments) as process:
+        return heard(process)
+
+
+@pytest.mark.parametrize("engine", [None, "marked"])
+def test_after_a_process_is_killed_between_its_commit_and_the_answer_every_other_one_is_told_its_result(
+    opened: Opened, proxy: Proxy, plain_client: Any, emulator: Emulator, engine: str | None
+) -> None:
+    bank = opened(1, 2, 0)
+    shared = bank.units, bank.accounts, "account-0", engine
+    receipt: Any = {"unit": {"S": "name#charge-account-0"}, "row": {"S": "receipt"}}
+    # All attempts of the one transaction that writes it.
+    proxy.trouble(reply_swallowed, lambda sent: receipt["unit"]["S"] in str(sent.parameters.get("TransactItems")), inf)
+    with start(charges.__file__, proxy.url, *shared) as process:
+        try:
+            until(lambda: plain_client.get_item(TableName=bank.units, Key=receipt).get("Item"), "the first commit")
+        finally:
+            process.kill()
+        assert process.stdout is not None
+        assert process.stdout.read() == ""
+    first, second = (is_told(emulator.endpoint, *shared) for _ in range(2))
+    assert (first, first["process"], first["left"]) == (second, process.pid, OPENING - 10)
 
 
 LISTS = 4

@@ -257,7 +257,7 @@ def test_a_sweep_ends_what_a_killed_unit_with_read_locks_has_marked(
     sweep(ben)
     assert (marks(books, account), books.raw("accounts", absent)) == ([False], None)
     assert [row["row"] for row in books.everything()["units"] if row["unit"] == unit.id] == ["head"]
-    assert ben.units.outcome(unit=unit.id) is Outcome.ROLLED_BACK
+    assert ben.units.outcome(unit=unit.id).state is Outcome.ROLLED_BACK
 
 
 REFUSED: dict[str, tuple[str, Callable[[Party, Key], object]]] = {

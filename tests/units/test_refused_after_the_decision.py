@@ -111,7 +111,7 @@ def test_the_commit_says_that_it_is_committed_and_finishes_its_other_items(
     assert (error.unit, error.keys) == (unit, ((books.tables["accounts"], keys[0]),))
     for told in (unit, "is committed: do not run it again", "ValidationException", "`ticketlock units correct`"):
         assert told in str(error)
-    assert ann.units.outcome(unit=unit) is Outcome.COMMITTED
+    assert ann.units.outcome(unit=unit).state is Outcome.COMMITTED
     assert books.raw("accounts", keys[1]) == {**keys[1], "balance": 7, VERSION: books.version(keys[1])}
     assert MARK in (books.raw("accounts", keys[0]) or {})
     with ann.begin(name=name) as again:
@@ -125,7 +125,7 @@ def test_the_commit_is_not_run_again(ann: Party, keys: list[Key]) -> None:
     runs = []
 
     @ann.units.transactional()
-    def work(*, unit: Unit) -> None:
+    def work(unit: Unit) -> None:
         runs.append(unit.id)
         unit.update(ann.accounts, keys[0], PUT, WRONG)
         # So many that they are marked.

@@ -111,7 +111,7 @@ def test_a_repair_without_write_reports_what_it_would_do_and_with_write_does_it(
     assert done == [(case.record, case.action), (then, case.action)]
     assert (books.marks(keys), books.balances(keys)) == (2 if case.action == "left" else 0, [case.balance] * 2)
     if then is Record.ROLLED_BACK:
-        assert ben.units.outcome(unit=unit) is Outcome.ROLLED_BACK
+        assert ben.units.outcome(unit=unit).state is Outcome.ROLLED_BACK
 
 
 def test_items_with_a_number_in_their_key_are_finished(books: Books, units_world: UnitsWorld, ben: Party) -> None:

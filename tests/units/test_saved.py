@@ -50,7 +50,7 @@ def test_another_process_continues_with_what_it_has_read_and_stated(
     assert [books.balance(key) for key in (account, counted)] == [80, 11]
     assert books.item("accounts", new) == {**new, "balance": 1, "raw": b"x", "set": {1, 2}, "deep": [{"a": None}, True]}
     assert books.raw("accounts", gone) is None
-    assert ann.units.outcome(unit=name) is Outcome.COMMITTED
+    assert ann.units.outcome(unit=name).state is Outcome.COMMITTED
 
 
 @ENGINES
@@ -109,7 +109,7 @@ def test_an_error_in_its_block_leaves_a_resumed_unit_as_it_was_saved(
     unit.update(ben.accounts, account, TAKE, TEN)
     with pytest.raises(ZeroDivisionError), unit:
         _ = 1 / 0
-    assert ann.units.outcome(unit=name) is Outcome.PENDING
+    assert ann.units.outcome(unit=name).state is Outcome.PENDING
     ann.units.resume(name).commit()
     assert books.balance(account) == 90
 
@@ -128,7 +128,7 @@ def test_the_rollback_of_a_saved_unit_ends_it_for_all(
         unit.rollback()
     with pytest.raises(UnitRolledBack):
         ann.units.resume(name)
-    assert ann.units.outcome(unit=name) is ann.units.rollback(name) is Outcome.ROLLED_BACK
+    assert ann.units.outcome(unit=name).state is ann.units.rollback(name) is Outcome.ROLLED_BACK
     assert books.balance(account) == 100
 
 
@@ -228,7 +228,7 @@ def test_a_saved_unit_whose_name_was_given_up_is_not_resumed(
 ) -> None:
     name = some_name()
     unit = ann.saves(account, name=name)
-    assert ann.units.outcome(name=name) is Outcome.ROLLED_BACK
+    assert ann.units.outcome(name=name).state is Outcome.ROLLED_BACK
     with pytest.raises(UnitRolledBack, match=name):
         ben.units.resume(unit)
     assert books.balance(account) == 100
@@ -247,7 +247,7 @@ def test_a_unit_whose_name_another_one_has_taken_is_seen_to_be_over(
         quicker.update(ann.accounts, account if same_item else other, TAKE, TEN)
     with pytest.raises(UnitRolledBack, match=name):
         resumed.commit() if resumed is not None else ben.units.resume(unit)
-    assert ann.units.outcome(unit=unit) is Outcome.ROLLED_BACK
+    assert ann.units.outcome(unit=unit).state is Outcome.ROLLED_BACK
     assert unit not in [each.unit for each in ann.units.open_units()]
     with pytest.raises(UnitRolledBack):
         ben.units.resume(unit)
@@ -263,7 +263,7 @@ def test_a_unit_whose_marks_others_have_rolled_back_is_as_it_was_saved_while_its
     ben.line.between["TransactWriteItems"] = lambda: ann.units.rollback(resumed._unit_of_work.terms.unit)
     with pytest.raises(UnitRolledBack, match="was rolled back"):
         resumed.commit()
-    assert ann.units.outcome(unit=unit) is Outcome.PENDING
+    assert ann.units.outcome(unit=unit).state is Outcome.PENDING
     ben.units.resume(unit).commit()
     assert books.balance(account) == 90
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import inspect
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
@@ -46,31 +47,38 @@ def count(units: Units, accounts: UnitTable, name: str) -> Callable[..., Any]:
     """Counts in the account, and returns its balance."""
 
     @units.transactional()
-    def count(*, unit: Unit) -> Any:
+    def count(unit: Unit) -> Any:
         return add_one(unit, accounts, name)
 
     return count
 
 
-@pytest.mark.parametrize("unit_as", ["unit", "work"])
-def test_a_call_is_a_unit_under_the_name_that_was_asked_for_which_commits_when_the_function_returns(
-    books: Books, units: Units, accounts: UnitTable, name: str, unit_as: str
+def test_a_call_is_a_unit_which_the_function_gets_first_and_commits_when_it_returns(
+    books: Books, units: Units, accounts: UnitTable, name: str
 ) -> None:
-    @units.transactional(unit_as=unit_as)
-    def count(account: str, **given: Unit) -> Any:
-        counted = add_one(given[unit_as], accounts, account)
-        assert books.balance({"id": account}) == 100
-        return counted
+    class Teller:
+        @units.transactional(unit_as="work")
+        def count(self, work: Unit, account: str, *, times: int = 1) -> str:
+            for _ in range(times):
+                counted = str(add_one(work, accounts, account))
+            assert books.balance({"id": account}) == int(counted) - times
+            return counted
 
-    assert count(name) == 101
+    @units.transactional()
+    def count(unit: Unit, account: str, times: int = 1) -> str:
+        return Teller().count(unit, account, times=times)
+
+    assert str(inspect.signature(count)) == "(account: str, times: int = 1) -> str"
+    assert assert_type(count(name, times=1), str) == "101"
     assert books.balance({"id": name}) == 101
+    assert assert_type(Teller().count(name), str) == "102"
 
 
 def test_a_call_that_meets_a_conflict_runs_again(books: Books, units: Units, accounts: UnitTable, name: str) -> None:
     seen = []
 
     @units.transactional()
-    def count(*, unit: Unit) -> None:
+    def count(unit: Unit) -> None:
         seen.append(add_one(unit, accounts, name))
         if len(seen) == 1:
             with units.begin() as other:
@@ -101,7 +109,7 @@ def test_an_exception_rolls_back_and_only_what_another_try_may_do_better_runs_ag
     tried = []
 
     @units.transactional(tries=3)
-    def fail(*, unit: Unit) -> None:
+    def fail(unit: Unit) -> None:
         tried.append(unit.id)
         add_one(unit, accounts, name)
         raise error
@@ -116,7 +124,7 @@ def test_what_is_raised_after_the_function_has_committed_by_hand_does_not_run_ag
     books: Books, units: Units, accounts: UnitTable, name: str
 ) -> None:
     @units.transactional()
-    def count(*, unit: Unit) -> None:
+    def count(unit: Unit) -> None:
         add_one(unit, accounts, name)
         unit.commit()
         raise UnitConflict([("carts", {"id": "of another unit"})])
@@ -132,18 +140,18 @@ def test_what_is_raised_after_the_function_has_committed_by_hand_does_not_run_ag
     ids=["a template", "a function of the arguments"],
 )
 def test_a_call_whose_name_was_committed_before_does_not_run(
-    units: Units, accounts: UnitTable, name: str, named: Any
+    units: Units, accounts: UnitTable, name: str, named: str | Callable[..., str]
 ) -> None:
     @units.transactional(name=named)
-    def count(account: str, part: list[int], *, unit: Unit) -> Any:
+    def count(unit: Unit, account: str, part: list[int]) -> Any:
         assert part
         return add_one(unit, accounts, account)
 
-    assert [count(name, [1]), count(name, part=[1]), count(name, [2])] == [101, None, 102]
+    assert [count(name, [1]), count(name, part=[1]), count(name, [2])] == [101, 101, 102]
 
 
 def test_only_a_call_with_a_name_may_return_none_by_its_type(units: Units) -> None:
-    def work(*, unit: Unit) -> str:
+    def work(unit: Unit) -> str:
         return unit.id
 
     assert_type(units.transactional()(work)(), str)
@@ -156,13 +164,13 @@ def test_a_name_that_is_committed_while_the_function_runs_is_committed_once(
     runs = []
 
     @units.transactional(name=name)
-    def count(*, unit: Unit) -> Any:
+    def count(unit: Unit) -> Any:
         runs.append(unit.id)
         if len(runs) == 1:
             count()
         return add_one(unit, accounts, name)
 
-    assert count() is None
+    assert count() == 101
     assert len(runs) == 2
     assert books.balance({"id": name}) == 101
 
@@ -171,7 +179,7 @@ def test_a_call_whose_name_is_no_text_sends_nothing(units: Units) -> None:
     no_text: Any = 1.5
 
     @units.transactional(name=lambda: no_text)
-    def count(*, unit: Unit) -> None:
+    def count(unit: Unit) -> None:
         raise AssertionError(unit.id)
 
     with pytest.raises(InvalidUnitRequest, match=r"name is 1\.5; allowed: text, a whole number or a UUID"):
@@ -192,15 +200,15 @@ def locks(books: Books) -> Iterator[LockClient]:
 def test_a_call_is_under_the_lock_that_is_made_of_its_arguments_unless_its_name_was_committed_before(
     books: Books, units: Units, accounts: UnitTable, name: str, locks: LockClient, name_of: Any
 ) -> None:
-    @units.transactional(name=name_of, under=lambda _account, lease: lease)
-    def count(account: str, lease: Lease, *, unit: Unit) -> Any:
+    def work(unit: Unit, account: str, lease: Lease) -> Any:
         assert lease.entity == account
         return add_one(unit, accounts, account)
 
+    count = units.transactional(name=name_of, under=lambda _account, lease: lease)(work)
     with locks.acquire(name) as lease:
         assert count(name, lease) == 101
     with pytest.raises(LockLost) if name_of is None else nullcontext():
-        assert count(name, lease) is None
+        assert count(name, lease) == 101
     assert books.balance({"id": name}) == 101
 
 
@@ -210,7 +218,7 @@ def test_every_try_is_under_the_lock(
     runs = []
 
     @units.transactional(under=lambda lease: lease)
-    def count(lease: Lease, *, unit: Unit) -> None:
+    def count(unit: Unit, lease: Lease) -> None:
         runs.append(unit.id)
         if len(runs) > 1:
             lease.release()
@@ -236,7 +244,7 @@ def test_every_try_is_under_the_lock(
 )
 def test_a_call_that_makes_no_lock_does_not_run(units: Units, makes: Any, error: type[Exception], why: str) -> None:
     @units.transactional(under=makes)
-    def never(*, unit: Unit) -> None:
+    def never(unit: Unit) -> None:
         raise AssertionError(unit.id)
 
     with pytest.raises(error, match=why):
@@ -246,7 +254,7 @@ def test_a_call_that_makes_no_lock_does_not_run(units: Units, makes: Any, error:
 @pytest.mark.parametrize("units_engine", ["ministack"], indirect=True)  # moto is for one thread
 def test_calls_of_many_threads_lose_no_increment(books: Books, units: Units, accounts: UnitTable, name: str) -> None:
     @units.transactional(tries=1_000)
-    def count(*, unit: Unit) -> None:
+    def count(unit: Unit) -> None:
         add_one(unit, accounts, name)
 
     with ThreadPoolExecutor(4) as pool:
@@ -283,14 +291,17 @@ def test_each_try_has_an_id_of_its_own_and_the_age_of_the_first() -> None:
     assert tries.terms.born_ms == first.born_ms
 
 
-async def of_tasks(*, unit: Unit) -> None: ...
+async def of_tasks(unit: Unit) -> None: ...
 
 
-def step_by_step(*, unit: Unit) -> Iterator[str]:
+def step_by_step(unit: Unit) -> Iterator[str]:
     yield unit.id
 
 
 def without_unit(account: str) -> None: ...
+
+
+def with_unit_by_name(account: str, *, unit: Unit) -> None: ...
 
 
 @pytest.mark.parametrize(
@@ -299,7 +310,8 @@ def without_unit(account: str) -> None: ...
         (of_tasks, r"is a coroutine function: use ticketlock\.aio\.Units"),
         (functools.partial(of_tasks), "is a coroutine function"),
         (step_by_step, r"is a generator function, whose body runs .*: use begin"),
-        (without_unit, "the unit is passed as the keyword argument 'unit'"),
+        (without_unit, r"without_unit gets 'unit' as its first argument, .* write def without_unit\(unit, \.\.\.\)"),
+        (with_unit_by_name, "gets 'unit' as its first argument, or after self"),
     ],
 )
 def test_transactional_refuses_a_function_that_it_could_not_call_as_a_unit(
@@ -319,7 +331,7 @@ def test_transactional_refuses_a_result_whose_work_would_run_after_the_commit(
     books: Books, units: Units, accounts: UnitTable, name: str
 ) -> None:
     @units.transactional()
-    def count(*, unit: Unit) -> Any:
+    def count(unit: Unit) -> Any:
         add_one(unit, accounts, name)
         return (each for each in "abc")
 
@@ -343,10 +355,13 @@ def test_transactional_refuses_a_result_whose_work_would_run_after_the_commit(
         ("name", "{"),
         ("under", "order-42"),
         ("under", asyncio.sleep),
+        ("payload", "{account}"),
+        ("payload", asyncio.sleep),
+        ("payload", lambda account: account),
     ],
 )
 def test_an_argument_of_transactional_that_is_wrong_is_refused_at_once(units: Units, field: str, value: Any) -> None:
-    def work(account: str, *, unit: Unit) -> None: ...
+    def work(unit: Unit, account: str) -> None: ...
 
     transactional: Any = units.transactional
     with pytest.raises(InvalidUnitRequest) as raised:
@@ -359,23 +374,18 @@ def test_a_call_that_is_given_a_unit_is_part_of_that_unit_and_ends_with_it(
     books: Books, units: Units, name: str, count: Callable[..., Any], end: str, balance: int
 ) -> None:
     unit = units.begin()
-    assert [count(unit=unit), count(unit=unit)] == [101, 102]
+    assert [count(unit), count(unit)] == [101, 102]
     assert books.balance({"id": name}) == 100
     getattr(unit, end)()
     assert books.balance({"id": name}) == balance
 
 
-def test_a_call_that_is_given_a_unit_begins_its_own_if_that_is_none(
-    books: Books, name: str, count: Callable[..., Any]
+def test_a_unit_is_not_given_by_the_name_of_the_parameter(
+    books: Books, units: Units, name: str, count: Callable[..., Any]
 ) -> None:
-    assert count(unit=None) == 101
-    assert books.balance({"id": name}) == 101
-
-
-@pytest.mark.parametrize("given", ["a unit", 1, object()], ids=["text", "a number", "an object"])
-def test_a_call_that_is_given_a_unit_refuses_what_is_no_unit(count: Callable[..., Any], given: Any) -> None:
-    with pytest.raises(InvalidUnitRequest, match=r"^unit is .*; allowed: a unit"):
-        count(unit=given)
+    with units.begin() as unit, pytest.raises(TypeError, match="'unit' cannot be passed by its name"):
+        count(unit=unit)
+    assert books.balance({"id": name}) == 100
 
 
 @pytest.mark.parametrize(
@@ -386,23 +396,23 @@ def test_a_call_that_is_given_a_unit_refuses_what_is_no_unit(count: Callable[...
 def test_a_call_that_is_given_a_unit_is_refused_if_that_unit_does_not_keep_what_the_decorator_promises(
     units: Units, promise: dict[str, Any]
 ) -> None:
-    @units.transactional(**promise)
-    def never(*, unit: Unit) -> None:
+    def work(unit: Unit) -> None:
         raise AssertionError(unit)
 
+    never = units.transactional(**promise)(work)
     (field,) = promise
     with units.begin() as unit, pytest.raises(InvalidUnitRequest, match=f"^unit is .*{field}"):
-        never(unit=unit)
+        never(unit)
 
 
 def test_a_call_that_is_given_a_unit_joins_one_of_a_higher_level_and_does_not_run_again_by_itself(units: Units) -> None:
     runs: list[Unit] = []
 
     @units.transactional(tries=3, isolation=COMMITTED)
-    def conflicts(*, unit: Unit) -> None:
+    def conflicts(unit: Unit) -> None:
         runs.append(unit)
         raise UnitConflict([])
 
     with pytest.raises(UnitConflict), units.begin(isolation=READ_LOCK) as unit:
-        conflicts(unit=unit)
+        conflicts(unit)
     assert runs == [unit]

@@ -186,7 +186,7 @@ def test_a_try_after_a_lost_reply_ends_well_though_the_lock_is_lost_since(
     with units_world.locks().acquire(fence.lock.entity):
         charge(ben, account, under=fence, name=name)
     assert books.balance(account) == 90
-    assert ben.units.outcome(name=name) is Outcome.COMMITTED
+    assert ben.units.outcome(name=name).state is Outcome.COMMITTED
 
 
 def test_a_fence_sends_nothing_but_its_check_within_the_commit(

@@ -183,7 +183,7 @@ def test_a_block_in_which_a_time_out_was_caught_does_not_end_as_if_it_were_commi
 
         async with with_own_client(books) as (units, accounts, dynamodb):
 
-            async def work(*, unit: aio.Unit) -> str:
+            async def work(unit: aio.Unit) -> str:
                 await move(unit, accounts, names)
                 dynamodb.meta.events.register(f"before-call.dynamodb.{operation}", hold_back)
                 with pytest.raises(TimeoutError):
@@ -193,7 +193,7 @@ def test_a_block_in_which_a_time_out_was_caught_does_not_end_as_if_it_were_commi
 
             async def in_a_block() -> None:
                 async with units.begin() as unit:
-                    await work(unit=unit)
+                    await work(unit)
 
             try:
                 with pytest.raises(UnitFinished, match="ended without an error, but its unit"):
@@ -310,7 +310,7 @@ def test_what_units_of_tasks_cannot_use_is_named(
 def test_calls_of_many_tasks_lose_no_increment(books: Books, run: Any, names: list[str]) -> None:
     async def work(units: aio.Units, accounts: UnitTable) -> None:
         @units.transactional(tries=1_000)
-        async def count(*, unit: aio.Unit) -> None:
+        async def count(unit: aio.Unit) -> None:
             await unit.update(accounts, {"id": names[0]}, "SET balance = balance + :n", {":n": 1})
 
         await asyncio.gather(*(count() for _ in range(10)))
@@ -319,16 +319,21 @@ def test_calls_of_many_tasks_lose_no_increment(books: Books, run: Any, names: li
     assert books.balance({"id": names[0]}) == 110
 
 
-def test_a_call_whose_name_was_committed_before_does_not_run(books: Books, run: Any, names: list[str]) -> None:
+def test_a_call_whose_name_was_committed_before_does_not_run_and_returns_the_first_result(
+    books: Books, run: Any, names: list[str]
+) -> None:
     async def work(units: aio.Units, accounts: UnitTable) -> list[Any]:
-        @units.transactional(name="{account}-once")
-        async def count(account: str, *, unit: aio.Unit) -> str:
-            await unit.update(accounts, {"id": account}, "SET balance = balance + :n", {":n": 1})
-            return "done"
+        @units.transactional(name="{account}-once", payload=lambda account, amount: [account, amount])
+        async def add(unit: aio.Unit, account: str, amount: int) -> dict[str, int]:
+            after = await unit.update(accounts, {"id": account}, "SET balance = balance + :n", {":n": amount})
+            return {"balance": int(after["balance"])}
 
-        return [assert_type(await count(names[0]), str | None), await count(names[0])]
+        told = [assert_type(await add(names[0], 1), dict[str, int] | None), await add(names[0], 1)]
+        with pytest.raises(InvalidUnitRequest, match="committed with another payload"):
+            await add(names[0], 2)
+        return [*told, (await units.outcome(name=f"{names[0]}-once")).result]
 
-    assert run(work) == ["done", None]
+    assert run(work) == [{"balance": 101}] * 3
     assert books.balance({"id": names[0]}) == 101
 
 
@@ -340,7 +345,7 @@ def test_a_conflict_runs_again_until_the_last_try_but_not_after_a_commit_by_hand
 
     async def work(units: aio.Units, accounts: UnitTable) -> None:
         @units.transactional(tries=2)
-        async def transfer(*, unit: aio.Unit) -> None:
+        async def transfer(unit: aio.Unit) -> None:
             tried.append(unit.id)
             await move(unit, accounts, names)
             if by_hand:
@@ -360,7 +365,7 @@ def test_each_call_is_under_the_lock_that_is_made_of_its_arguments(books: Books,
 
     async def work(units: aio.Units, accounts: UnitTable) -> None:
         @units.transactional(under=lambda lease: lease)
-        async def transfer(lease: aio.Lease, *, unit: aio.Unit) -> str:
+        async def transfer(unit: aio.Unit, lease: aio.Lease) -> str:
             await move(unit, accounts, names)
             return lease.entity
 
@@ -379,12 +384,12 @@ def test_each_call_is_under_the_lock_that_is_made_of_its_arguments(books: Books,
 def test_a_call_that_is_given_a_unit_is_part_of_it(books: Books, run: Any, names: list[str]) -> None:
     async def work(units: aio.Units, accounts: UnitTable) -> None:
         @units.transactional()
-        async def moves(*, unit: aio.Unit) -> str:
+        async def moves(unit: aio.Unit) -> str:
             await move(unit, accounts, names)
             return unit.id
 
         async with units.begin() as unit:
-            assert await moves(unit=unit) == unit.id
+            assert await moves(unit) == unit.id
             assert await asyncio.to_thread(books.balance, {"id": names[0]}) == 100
 
     run(work)
@@ -392,7 +397,7 @@ def test_a_call_that_is_given_a_unit_is_part_of_it(books: Books, run: Any, names
 
 
 def test_a_plain_function_is_refused_at_once(books: Books) -> None:
-    def plain(*, unit: aio.Unit) -> None: ...
+    def plain(unit: aio.Unit) -> None: ...
 
     work: Any = plain
     with pytest.raises(TypeError, match=r"is not a coroutine function: use ticketlock\.units\.Units"):
@@ -421,7 +426,7 @@ def test_a_call_that_met_others_holds_the_lock_of_the_item_in_its_next_try(books
                 await unit.update(accounts, {"id": name}, "SET balance = balance + :n", {":n": 1})
 
             @units.transactional(tries=2)
-            async def count(*, unit: aio.Unit) -> None:
+            async def count(unit: aio.Unit) -> None:
                 held.append(await holders())
                 await add_one(unit)
                 if len(held) == 1:
@@ -449,7 +454,7 @@ def test_tasks_pass_the_lock_of_an_item_on_to_each_other(books: Books, names: li
             accounts = await units.table(books.tables["accounts"])
 
             @units.transactional()
-            async def count(*, unit: aio.Unit) -> None:
+            async def count(unit: aio.Unit) -> None:
                 await unit.update(accounts, {"id": name}, "SET balance = balance + :n", {":n": 1})
                 item = (await locks.inspect(entity, namespace=NAMESPACE)).item
                 assert item is not None

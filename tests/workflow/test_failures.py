@@ -58,6 +58,12 @@ def test_a_reserved_name_is_replaced() -> None:
     assert WorkFailure("States.Timeout", "", "function").to_report() == WorkFailure("Work.Timeout", "", "function")
 
 
+def test_a_failure_without_a_name_gets_one_and_has_ended() -> None:
+    failure = WorkFailure.parse({"Error": None, "Cause": None}, "chain")
+    assert failure.to_report() == WorkFailure("Work.TaskFailed", "", "chain")
+    assert failure.work_has_ended()
+
+
 @failures(
     *(nested(Status=status) for status in ("FAILED", "TIMED_OUT", "ABORTED")),
     function_failed("StockMissing"),
@@ -72,6 +78,7 @@ def test_a_reserved_name_is_replaced() -> None:
     WorkFailure("DynamoDB.ConditionalCheckFailedException", "The conditional request failed", "chain"),
     WorkFailure("Lambda.TooManyRequestsException", "Rate exceeded", "chain"),
     WorkFailure("States.DataLimitExceeded", "the result is too large", "chain"),
+    WorkFailure("States.QueryEvaluationError", "the expression returned nothing (undefined)", "chain"),
     WorkFailure("Runtime.ExitError", json.dumps({"errorType": "Runtime.ExitError"}), "chain"),
     WorkFailure("States.TaskFailed", json.dumps(CHILD | {"Status": "FAILED"}), "chain"),
 )

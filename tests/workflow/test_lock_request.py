@@ -202,6 +202,20 @@ def test_any_other_input_is_refused_by_its_field(given: Any, field: str) -> None
         LockRequest.parse(given, targets=[FUNCTION], default_record_wait="Infinity", default_permits=1)
 
 
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "entity is null; allowed: text or a whole number that names what is locked"),
+        ({"entity": "e"}, "task is null; allowed: the work that is to run under the lock"),
+    ],
+    ids=["entity", "task"],
+)
+def test_a_field_that_is_missing_is_told_with_what_it_is_for(given: Any, message: str) -> None:
+    with pytest.raises(InvalidLockRequest) as refused:
+        LockRequest.parse(given, targets=[FUNCTION], default_record_wait="Infinity", default_permits=1)
+    assert str(refused.value) == f"{message}; the field must be given"
+
+
 @pytest.mark.parametrize("arn", [OTHER, f"{FUNCTION}:1", FUNCTION.upper(), f"{FUNCTION[:-1]}*", ["arn"], MACHINE])
 @pytest.mark.parametrize("name", ["functionArn", "stateMachineArn"])
 def test_work_that_is_not_exactly_a_target_is_refused_by_its_field(name: str, arn: Any) -> None:

@@ -24,6 +24,7 @@ def at(
     mean_hold_ms: int | None = None,
     next_free_in_ms: int | None = None,
     lease_over_in_ms: int | None = None,
+    permits: int | None = 1,
 ) -> Position:
     """A position in the queue."""
     next_free_ms, lease_over_ms = (
@@ -38,6 +39,7 @@ def at(
         holders=(HOLDER,) if held else (),
         now=Moment(0, NOW_MS, NOW_MS, NOW_MS),
         lease_over_ms=lease_over_ms,
+        permits=permits,
     )
 
 
@@ -117,6 +119,58 @@ def test_a_renewal_that_is_a_little_late_is_no_reason_to_poll() -> None:
 
 def test_only_the_front_waiter_watches_the_holder() -> None:
     assert [parking(0, ahead=ahead).status for ahead in (0, 1, 7)] == ["parkedBriefly", "parked", "parked"]
+
+
+ROW_MS = 10 * LEASE_MS
+HALF_ROW_MS = ROW_MS // 2
+
+
+def far_behind(
+    ahead: int,
+    mean_hold_ms: int | None = HALF_ROW_MS,
+    *,
+    held: bool = True,
+    permits: int | None = 1,
+    lease_over_in_ms: int = LEASE_MS,
+    row_ms: int = ROW_MS,
+    rest_ms: int | None = None,
+    slack_ms: int = 0,
+) -> str:
+    """How a waiter parks whose row may have a lease of its own."""
+    over_in_ms = lease_over_in_ms if held else None
+    seen = at(ahead, held=held, mean_hold_ms=mean_hold_ms, lease_over_in_ms=over_in_ms, permits=permits)
+    sleep = next_sleep(seen, lease_ms=LEASE_MS, poll_ms=POLL_MS, rest_ms=rest_ms, row_ms=row_ms, slack_ms=slack_ms)
+    return sleep.status
+
+
+def test_only_who_will_not_be_next_in_line_for_half_of_a_rows_lease_sleeps_for_so_long() -> None:
+    assert [far_behind(ahead) for ahead in (0, 1, 2, 7)] == ["parked", "parked", "parkedBehind", "parkedBehind"]
+    assert [far_behind(11, HALF_ROW_MS // 10 - less) for less in (0, 1)] == ["parkedBehind", "parked"]
+    assert far_behind(11, HALF_ROW_MS // 10 - 100, slack_ms=1_000) == "parkedBehind"
+
+
+def test_before_the_first_release_a_turn_is_expected_to_last_a_lease() -> None:
+    assert [far_behind(1 + turns, None) for turns in (HALF_ROW_MS // LEASE_MS, 1)] == ["parkedBehind", "parked"]
+
+
+def test_behind_one_that_may_have_gone_a_waiter_sleeps_as_if_it_were_next() -> None:
+    assert far_behind(7, held=False) == far_behind(7, permits=2) == far_behind(7, permits=None) == "parked"
+    assert [far_behind(7, lease_over_in_ms=left_ms) for left_ms in (1, 0)] == ["parkedBehind", "parked"]
+
+
+def test_while_the_lock_is_closed_a_waiter_far_behind_sleeps_for_long() -> None:
+    assert far_behind(7, held=False, permits=0) == "parkedBehind"
+
+
+def test_a_record_wait_of_one_far_behind_ends_in_time() -> None:
+    rests = (HALF_ROW_MS, HALF_ROW_MS - 1, HALF_LIFE_MS, HALF_LIFE_MS - 1, POLL_MS - 1)
+    expected = ["parkedBehind", "parked", "parked", "parkedBriefly", "waiting"]
+    assert [far_behind(7, rest_ms=rest_ms) for rest_ms in rests] == expected
+
+
+@pytest.mark.parametrize("row_ms", [0, LEASE_MS])
+def test_without_a_lease_of_their_own_rows_are_renewed_with_the_locks_lease(row_ms: int) -> None:
+    assert far_behind(7, row_ms=row_ms) == "parked"
 
 
 def test_a_waiter_that_is_woken_parks_if_there_is_no_holder() -> None:

@@ -28,7 +28,7 @@ def handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
     name=lambda event: unit_name(event["execution"], event["state"]),
     under=lambda event: Fence(event["lock"], os.environ["LOCK_TABLE"]),
 )
-def move(event: dict[str, Any], *, unit: Unit) -> None:
+def move(unit: Unit, event: dict[str, Any]) -> None:
     """The unit: both accounts or none."""
     transfer = event["transfer"]
     amount = {":amount": transfer["amount"]}

@@ -1,7 +1,7 @@
 """What a definition with fragments of a lock must be like, judged at synthesis, when it is complete."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +9,8 @@ import jsii
 from aws_cdk import Annotations, Stack, Stage
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct, IConstruct, IValidation
+
+from ticketlock_cdk.lock.jsonata import OF_JSONPATH
 
 _TAKES = ".TakeTicket"
 # In place of a value that is known only at deploy time: within a text of JSON, and outside of one.
@@ -21,9 +23,9 @@ States = Mapping[str, Mapping[str, Any]]
 class AllAttached:
     """Judges each state machine with states of a lock.
 
-    The synthesis fails if one was never attached, if a fragment is in a Distributed Map, or if a variable is assigned
-    both within and outside of a fragment. It warns of variables that end with a fragment, and of failures that are
-    caught within one.
+    The synthesis fails if one was never attached, if it is in JSONata and a state of it is not, if a fragment is in a
+    Distributed Map, or if a variable is assigned both within and outside of a fragment. It warns of variables that end
+    with a fragment, and of failures that are caught within one.
 
     Args:
         lock: the lock.
@@ -72,6 +74,11 @@ class AllAttached:
             yield (
                 f"{what} has fragments of {self._lock.node.path} ({ids}) and was never attached: call attach(machine) "
                 "of that lock"
+            )
+        if found := ", ".join(definition.refused_by_its_language()):
+            yield (
+                f"{what} is in JSONata, and has in JSONPath: {found}; the service refuses such a definition; allowed: "
+                "serialize(..., query_language=sfn.QueryLanguage.JSONATA), and the same of states of your own"
             )
         for name, map_name in definition.in_distributed_maps():
             yield (
@@ -163,8 +170,8 @@ class _Scope:
     def assigned(self) -> Iterator[tuple[str, str]]:
         """Each state that assigns a variable, with the variable."""
         for name, state in self.states.items():
-            for where in (state, *state.get("Catch", ()), *state.get("Choices", ())):
-                for variable in where.get("Assign", {}):
+            for part in _parts(state):
+                for variable in part.get("Assign", {}):
                     yield name, variable.removesuffix(".$")
 
 
@@ -174,6 +181,7 @@ class _Definition:
     def __init__(self, definition: Mapping[str, Any], first_step: str) -> None:
         outermost = _Scope(definition["States"], definition["StartAt"])
         self._scopes = [outermost, *outermost.inner()]
+        self._language = definition.get("QueryLanguage")
         self._first_step = first_step
 
     @classmethod
@@ -198,6 +206,18 @@ class _Definition:
             # A text of the user's, with substitutions of theirs.
             definition = {"StartAt": "", "States": {}}
         return cls(definition, unknown[json.dumps(first_step, sort_keys=True)])
+
+    def refused_by_its_language(self) -> Iterable[str]:
+        """The fragments of the lock, and other states, that are in JSONPath if the definition is in JSONata."""
+        if self._language != "JSONata":
+            return ()
+        ids = self.fragments()
+        return dict.fromkeys(
+            next((id for id in ids if name.startswith(f"{id}.")), name)
+            for scope in self._scopes
+            for name, state in scope.states.items()
+            if any(part.keys() & OF_JSONPATH for part in _parts(state))
+        )
 
     def fragments(self) -> list[str]:
         """The names of the lock's fragments."""
@@ -248,8 +268,19 @@ class _Definition:
         return [
             name.removesuffix(_TAKES)
             for name, state in scope.states.items()
-            if name.endswith(_TAKES) and state.get("Parameters", {}).get("FunctionName") == self._first_step
+            if name.endswith(_TAKES) and _sent(state).get("FunctionName") == self._first_step
         ]
+
+
+def _parts(state: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """The state itself, what catches its failures, and its choices."""
+    return (state, *state.get("Catch", ()), *state.get("Choices", ()))
+
+
+def _sent(task: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a task sends, in either language."""
+    sent = task.get("Parameters", task.get("Arguments"))
+    return sent if isinstance(sent, Mapping) else {}
 
 
 def _assigned_in(scope: _Scope) -> Iterator[_Assigned]:

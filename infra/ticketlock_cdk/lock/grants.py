@@ -18,6 +18,7 @@ from aws_cdk import Names, Stack
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
+from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct, IConstruct
 
@@ -41,7 +42,10 @@ _USE = (
     "dynamodb:Query",
     "dynamodb:UpdateItem",
 )
+# Also in one transaction with a lock's items: so no condition tells the two apart.
+_ALSO_OF_SESSIONS = ("dynamodb:ConditionCheckItem", "dynamodb:GetItem", "dynamodb:Query", "dynamodb:UpdateItem")
 SESSIONS = "session#*"
+WAKES_DURABLE = "lambda:SendDurableExecutionCallbackSuccess"
 # ForAllValues is true for a request without keys, so Null has to demand them.
 # https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_condition-single-vs-multi-valued-context-keys.html
 _LOCKS_ONLY: dict[str, dict[str, object]] = {
@@ -130,7 +134,7 @@ def let_nest(machine: sfn.StateMachine, nested: Sequence[tuple[str, str]]) -> No
         for arns in _few(resources):
             machine.add_to_role_policy(iam.PolicyStatement(actions=actions, resources=arns))
     for arn in executions:
-        acknowledge_wildcard(machine, arn, reason="An execution's name follows from its grant, or from its owner.")
+        acknowledge_wildcard(machine, "executions", arn)
 
 
 def _few(resources: Sequence[str]) -> Iterator[list[str]]:
@@ -336,6 +340,27 @@ def grant_use(grantee: Grantee, *, table: dynamodb.ITable, machines: Sequence[sf
         for room in grantee.room_for(actions, machine, LONGEST_MACHINE_ARN):
             grant = grant.combine(iam.Grant.add_to_principal(grantee=room, actions=actions, resource_arns=[arn]))
     return _with_key(grant, grantee, table, let_write)
+
+
+def grant_durable(
+    grantee: Grantee,
+    *,
+    table: dynamodb.ITable,
+    machines: Sequence[sfn.StateMachine],
+    functions: Sequence[lambda_.IFunction],
+) -> iam.Grant:
+    """Let a durable function hold locks, keep its own sessions, wake the next one in line, also of its own kind, and
+    ask whether the execution has ended that holds the lock suspended.
+    """
+    grant = grant_use(grantee, table=table, machines=machines)
+    grant = grant.combine(_on_table(grantee, table, _ALSO_OF_SESSIONS))
+    for function in functions:
+        arn = f"{function.function_arn}:*"
+        actions_on_it = [WAKES_DURABLE, "lambda:GetDurableExecution"]
+        for room in grantee.room_for(actions_on_it, function, LONGEST_MACHINE_ARN):
+            told = iam.Grant.add_to_principal(grantee=room, actions=actions_on_it, resource_arns=[arn])
+            grant = grant.combine(told)
+    return grant
 
 
 def grant_fence(grantee: Grantee, *, table: dynamodb.ITable) -> iam.Grant:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from aws_cdk import Duration, Stack, Token
+from aws_cdk import Annotations, Duration, Stack, Token
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
@@ -13,11 +13,8 @@ from ticketlock_cdk.assets import OF_LOCKS
 from ticketlock_cdk.checks import check_bound
 from ticketlock_cdk.functions import Hosting, code_of, new_function
 from ticketlock_cdk.lock.settings import LockSettings
-from ticketlock_cdk.nag import NIST, acknowledge
+from ticketlock_cdk.nag import acknowledge
 
-# With some 30 ms each, more than 300 clean-ups a second; few enough for any account that may reserve concurrency.
-# Without a bound 3,000 executions that end together take the concurrency that heartbeats need.
-CLEAN_UP_CONCURRENCY = 10
 # Lambda's longest: nothing waits for a clean-up, and Step Functions may throttle its requests.
 _CLEAN_UP_S = 900
 
@@ -86,34 +83,18 @@ class _Step:
     actions: Sequence[str]
 
 
-# Get, in all of them: a cold process asks the table for the time.
-# Update: acquire, mint a ticket. Put: the row. Query: the count may say that there are waiters when there are none.
-# Delete: expired rows, if there are no others.
-_TAKE_TICKET = _Step(
-    "TakeTicket",
-    "take_ticket",
-    ("dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query", "dynamodb:UpdateItem"),
-)
-# Query: the front. Update: take my turn, withdraw, extend. Delete: my row, expired rows. Put: joining again.
-_CHECK_POSITION = _Step(
-    "CheckPosition",
-    "check_position",
-    ("dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query", "dynamodb:UpdateItem"),
-)
-# Update: the session. Query: the front.
-_WAIT_FOR_WAKE_UP = _Step(
-    "WaitForWakeUp", "wait_for_wake_up", ("dynamodb:GetItem", "dynamodb:Query", "dynamodb:UpdateItem")
-)
-# Update: the lease, the session; the lock, if the release failed. Query: the next waiter then.
-_HEARTBEAT = _Step("Heartbeat", "heartbeat", ("dynamodb:GetItem", "dynamodb:Query", "dynamodb:UpdateItem"))
-# Update: the session, the lock. Query: the next waiter.
-_RELEASE = _Step("Release", "release", ("dynamodb:GetItem", "dynamodb:Query", "dynamodb:UpdateItem"))
-# Query: the sessions, the next waiter. BatchGet: the items. Delete: the row. Update: the session, the lock.
-_CLEAN_UP = _Step(
-    "CleanUp",
-    "clean_up",
-    ("dynamodb:BatchGetItem", "dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:Query", "dynamodb:UpdateItem"),
-)
+# Get: a cold process asks the table for the time. Query: the front of the queue, the next waiter's session. Update: the
+# lock, rows, sessions. ConditionCheck: the session of a waiter whose task has ended, when its row is shortened.
+_ALL = ("dynamodb:ConditionCheckItem", "dynamodb:GetItem", "dynamodb:Query", "dynamodb:UpdateItem")
+# Put: the row. Delete: expired rows, the execution's own.
+_JOINING = ("dynamodb:DeleteItem", "dynamodb:PutItem")
+_TAKE_TICKET = _Step("TakeTicket", "take_ticket", (*_ALL, *_JOINING))
+_CHECK_POSITION = _Step("CheckPosition", "check_position", (*_ALL, *_JOINING))
+_WAIT_FOR_WAKE_UP = _Step("WaitForWakeUp", "wait_for_wake_up", _ALL)
+_HEARTBEAT = _Step("Heartbeat", "heartbeat", _ALL)
+_RELEASE = _Step("Release", "release", _ALL)
+# BatchGet: the items. Delete: the row.
+_CLEAN_UP = _Step("CleanUp", "clean_up", (*_ALL, "dynamodb:BatchGetItem", "dynamodb:DeleteItem"))
 
 
 class LockFunctions(Construct):
@@ -171,8 +152,15 @@ class LockFunctions(Construct):
             _CLEAN_UP, Duration.seconds(_CLEAN_UP_S), reserved_concurrent_executions=clean_up_concurrency
         )
         self.bounded = () if clean_up_concurrency is None else (self.clean_up,)
-        self.answering = [self.wait_for_wake_up, self.check_position, self.heartbeat, self.release, self.clean_up]
-        self.failing = [self.heartbeat, self.release]
+        self.answering = [
+            self.take_ticket,
+            self.wait_for_wake_up,
+            self.check_position,
+            self.heartbeat,
+            self.release,
+            self.clean_up,
+        ]
+        self.failing = [self.take_ticket, self.heartbeat, self.release]
 
     def _step(self, step: _Step, timeout: Duration) -> lambda_.Function:
         function = self._function(step, timeout, snap_start=self._snapshots)
@@ -182,12 +170,16 @@ class LockFunctions(Construct):
         alias = lambda_.Alias(self, f"{step.id}Live", alias_name="live", version=function.current_version)
         self.arns[step.id] = alias.function_arn
         self.called_by_machines[step.id] = [function.function_arn, alias.function_arn]
-        acknowledge(function, "LambdaDLQ", pack=NIST, reason="A state machine awaits it, and repeats what fails.")
+        acknowledge(function, "LambdaDLQ")
         return function
 
     def _function(self, step: _Step, timeout: Duration, **more: Any) -> lambda_.Function:
         function = new_function(
             self, step.id, handler=step.handler, timeout=timeout, actions=step.actions, **self._common, **more
         )
+        if more.get("snap_start") is not None:
+            Annotations.of(function).acknowledge_warning(
+                "@aws-cdk/aws-lambda:snapStartRequirePublish", "State machines call the newest version, by its alias."
+            )
         self.all.append(function)
         return function

@@ -25,7 +25,7 @@ from ticketlock_cdk.monitoring import (
 
 _OLDEST_WAITER = Duration.minutes(15)
 
-_WHO_WAITS = 'docs/runbook.md, "First: who is stuck"'
+_WHO_WAITS = 'docs/runbook.md, "Who holds the lock, and who is stuck"'
 _TOO_SLOW = 'docs/runbook.md, "The queue moves, but too slowly"'
 _NO_ONE_TAKES_IT = 'docs/runbook.md, "Free, but no one takes it"'
 _WORKFLOWS = 'docs/runbook.md, "Workflows"'
@@ -132,7 +132,6 @@ class LockMonitoring(Monitoring):
     """The alarms and the dashboard of a lock, its functions, its state machines and its table.
 
     Args:
-        metrics: the lock's.
         thresholds: those of the alarms.
         functions: its functions.
         machines: its state machines.
@@ -144,6 +143,7 @@ class LockMonitoring(Monitoring):
     functions: LockFunctions
     machines: Sequence[sfn.IStateMachine]
     longest_parking: Duration
+    shows = "locks"
 
     @property
     def list_command(self) -> str:

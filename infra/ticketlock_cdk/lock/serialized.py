@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from aws_cdk import Annotations, Aws, Duration, Stack, Token
+from aws_cdk import Annotations, Aws, Duration, Token
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
@@ -13,7 +13,8 @@ from constructs import Construct
 
 from ticketlock._names import like_a_template
 from ticketlock.workflow import LockRequest
-from ticketlock_cdk.lock.serialize_machine import serialize_definition, ticket_settings
+from ticketlock_cdk.lock.jsonata import PayloadInJsonata, TaskInJsonata, caught, condition, expression, in_jsonata
+from ticketlock_cdk.lock.serialize_machine import PARKED, fragment_states, ticket_settings
 from ticketlock_cdk.lock.settings import LockSettings
 from ticketlock_cdk.lock.single_state import constants, parallel_options
 from ticketlock_cdk.lock.targets import TOKEN, Target, parse_target
@@ -32,7 +33,9 @@ _PATH_WITHOUT_ITS_ROOT = re.compile(rf"@?\.?[A-Za-z_]\w*{_STEP}+|@?{_STEP}+|(\w+
 _JSONATA = re.compile(r"\{%.*%\}", re.DOTALL)
 # What begins like a path and is none: a template's placeholders, and the variable that only JSONata has.
 _NO_PATHS = ("${", "$(", "$states.")
-_IN_JSONATA = '"QueryLanguage":"JSONata"}'
+_TRANSITIONS = {"Next", "End", "Catch", "Choices", "Default", "Branches"}
+_NO_PROPERTIES = {"Type", "Seconds", "SecondsPath"}
+_IN_A_NAME = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
 class Serialized(sfn.StateMachineFragment):
@@ -57,6 +60,7 @@ class Serialized(sfn.StateMachineFragment):
         permits: int | str | None,
         shared: bool | str,
         lock_path: str | None,
+        query_language: sfn.QueryLanguage,
         settings: LockSettings,
         substitutions: Mapping[str, str],
     ) -> None:
@@ -68,6 +72,8 @@ class Serialized(sfn.StateMachineFragment):
             [lock_path] = sfn.FieldUtils.find_referenced_paths({"lock": lock_path})
         if lock_path is not None and not _REFERENCE_PATH.fullmatch(lock_path):
             raise ValueError(f"lock_path is {lock_path!r}; allowed: a path of names, such as $.lock")
+        if not isinstance(query_language, sfn.QueryLanguage):
+            raise ValueError(f"query_language is {query_language!r}; allowed: sfn.QueryLanguage.JSON_PATH or .JSONATA")
         request = _request(entity, namespace, record_wait, permits, shared)
         run = work_of(protected)
         self._work_machine = "" if run is None else run.machine_arn
@@ -77,14 +83,14 @@ class Serialized(sfn.StateMachineFragment):
         self._id = id
         self._settings = settings
         self._lock_path = lock_path
+        self._in_jsonata = query_language == sfn.QueryLanguage.JSONATA
         self._substitutions = {"Partition": Aws.PARTITION, **substitutions}
-        self._definition: dict[str, Any] = serialize_definition(settings, ())["States"]
+        self._definition: dict[str, Any] = fragment_states(settings)
         self._output_path = "$.payload.output"
         work, kind = self._work(protected)
         self._start = self._mint(request)
-        my_turn = self._waiting(self._start)
         held, self._ends = self._hold(work, kind, lock_path)
-        my_turn.when(_status("granted"), held)
+        self._wait(self._start, held)
 
     @property
     def start_state(self) -> sfn.State:
@@ -108,13 +114,15 @@ class Serialized(sfn.StateMachineFragment):
         Args:
             state_id: the state's name; the fragment's id otherwise.
             prefix_states: put before the names of the states in it.
-            options: further options of a Parallel state.
+            options: further options of a Parallel state, whose query language is by default the fragment's.
 
         Raises:
             ValueError: an option would fail each execution after its work; the message says what to write.
         """
         # The payload gets the lock only if it is an object, too.
         reads = {**self._start.to_state_json().get("Parameters", {}), "lock_path.$": self._lock_path or "$"}
+        if self._in_jsonata:
+            options = {"query_language": sfn.QueryLanguage.JSONATA, **options}
         single = sfn.Parallel(self, state_id or self._id, **parallel_options(options, reads))
         self._warn_of_constants(options)
         if prefix_states is not None:
@@ -159,10 +167,14 @@ class Serialized(sfn.StateMachineFragment):
     def _mint(self, request: Mapping[str, Any]) -> sfn.Pass:
         """Keep the payload, and make the owner: the execution's ARN would not be unique in Maps and loops."""
         name, comment = self._named("Enter"), "Keeps the payload, and makes the lock's owner with a new UUID."
-        if any(_is_expression(value) for value in request.values()):
+        if self._in_jsonata or any(_is_expression(value) for value in request.values()):
+            other = "the fragment" if self._in_jsonata else "another field"
             for field, value in request.items():
                 if _is_path(value) or _is_encoded_path(value):
-                    raise ValueError(f"{field} is a path, and another field is in JSONata; allowed: one language")
+                    raise ValueError(
+                        f"{field} is a path, and {other} is in JSONata; allowed: one language, in which "
+                        "$.order.id is {% $states.input.order.id %}"
+                    )
             place = f"{{% '{self._id}/' & $uuid() %}}"
             return sfn.Pass.jsonata(
                 self,
@@ -181,66 +193,72 @@ class Serialized(sfn.StateMachineFragment):
             },
         )
 
-    def _waiting(self, mint: sfn.Pass) -> sfn.Choice:
-        take_ticket = self._custom(
-            "TakeTicket",
-            Comment="Checks the request; takes the free lock, or joins the queue.",
-            Parameters={
-                "FunctionName": "${TakeTicketArn}",
-                "Payload": {
-                    "request.$": "$.lock.request",
-                    "place.$": "$.lock.place",
-                    "execution.$": "$$.Execution.Id",
-                    "started.$": "$$.Execution.StartTime",
-                    "workMachine": self._work_machine,
-                    "continueMachine": "${ContinueArn}",
-                    **ticket_settings(self._settings),
-                },
-            },
-            ResultSelector={"turn.$": "$.Payload.lock.turn"},
-            ResultPath="$.lock",
-            OutputPath=None,
-        )
-        my_turn = sfn.Choice(self, self._named("MyTurn?"), comment=self._definition["MyTurn?"]["Comment"])
-        sleep = sfn.Wait(
-            self,
-            self._named("WaitForTurn"),
-            time=sfn.WaitTime.seconds_path("$.lock.turn.waitSeconds"),
-            comment=self._definition["WaitForTurn"]["Comment"],
-        )
-        states: dict[str, Any] = {"TakeTicket": take_ticket, "WaitForTurn": sleep, "MyTurn?": my_turn}
-        for name in ("WaitForWakeUp", "WaitForWakeUpBriefly", "CheckPosition", "ContinueWaiting"):
+    def _wait(self, mint: sfn.Pass, held: Any) -> None:
+        """The states from the first one to those that hold the lock."""
+        payload = {
+            "request.$": "$.lock.request",
+            "place.$": "$.lock.place",
+            "execution.$": "$$.Execution.Id",
+            "started.$": "$$.Execution.StartTime",
+            "workMachine": self._work_machine,
+            "continueMachine": "${ContinueArn}",
+            **ticket_settings(self._settings),
+        }
+        of_first: dict[str, Any] = {"ResultPath": "$.lock", "OutputPath": None}
+        states: dict[str, Any] = {
+            "TakeTicket": self._state(
+                "TakeTicket",
+                Comment="Checks the request; takes the free lock, or joins the queue. The function answers.",
+                Parameters={"FunctionName": "${TakeTicketArn}", "Payload": payload | {"taskToken.$": "$$.Task.Token"}},
+                **of_first,
+            ),
+            "TakeTicketAgain": self._state(
+                "TakeTicketAgain",
+                Parameters={"FunctionName": "${TakeTicketArn}", "Payload": payload},
+                ResultSelector={"turn.$": "$.Payload.lock.turn"},
+                **of_first,
+            ),
+            "WaitForTurn": self._state("WaitForTurn"),
+        }
+        # In JSONata the Catch itself reads the turn.
+        for name in () if self._in_jsonata else ("Parked", "NotYet"):
             if name in self._definition:
-                states[name] = self._custom(name)
-        for name in [name for name in states if name != "MyTurn?"]:
+                turn = {"payload.$": "$.payload", "lock.$": "States.StringToJson($.lock.Cause)"}
+                states[name] = self._state(name, Parameters=turn, OutputPath=None)
+        for name in (*PARKED, "CheckPosition", "ContinueWaiting"):
+            if name in self._definition:
+                states[name] = self._state(name)
+        my_turn = self._state("MyTurn?")
+        after = {**states, "MyTurn?": my_turn, "Hold": held}
+        for name, state in states.items():
             for catch in self._definition[name].get("Catch", ()):
-                states[name].add_catch(
-                    states[catch["Next"]], errors=catch["ErrorEquals"], result_path=sfn.JsonPath.DISCARD
-                )
-            states[name].next(states[self._definition[name]["Next"]])
-        mint.next(take_ticket)
+                then, kept = catch["Next"], self._caught(None if "ResultPath" in catch else "$.lock")
+                if then not in after:
+                    then, kept = self._definition[then]["Next"], {"outputs": caught("$.lock", is_json=True)}
+                state.add_catch(after[then], errors=catch["ErrorEquals"], **kept)
+            state.next(after[self._definition[name]["Next"]])
+        mint.next(states["TakeTicket"])
         for choice in self._definition["MyTurn?"]["Choices"]:
-            status, name = choice["StringEquals"], choice["Next"]
-            if name in states:
-                my_turn.when(_status(status), states[name])
-            elif status not in ("granted", "TaskNotAllowed"):
-                my_turn.when(_status(status), self._failed(name, "$.lock.turn.cause"))
-        return my_turn
+            name = choice["Next"]
+            if name in after:
+                my_turn.when(self._condition(choice), after[name])
+            elif name != "TaskNotAllowed":
+                my_turn.when(self._condition(choice), self._state(name))
 
     def _hold(self, work: Any, kind: str, lock_path: str | None) -> tuple[Any, list[sfn.INextable]]:
         """The states that hold the lock, and their last state."""
         branch, ends = self._branch_of_work(work, kind, lock_path)
         if not self._settings.heartbeat:
             return branch, ends
-        hold = sfn.Parallel(self, self._named("Hold"), output_path="$[0]", comment=self._definition["Hold"]["Comment"])
+        hold = self._state("Hold")
         hold.branch(sfn.Chain.start(branch))
         hold.branch(sfn.Chain.start(self._heartbeat()))
         return hold, [hold]
 
     def _branch_of_work(self, work: Any, kind: str, lock_path: str | None) -> tuple[Any, list[sfn.INextable]]:
         states = self._states_of_branch(0)
-        release = self._custom("Release", states, OutputPath=self._output_path)
-        after_failure = self._custom(
+        release = self._state("Release", states, OutputPath=self._output_path)
+        after_failure = self._state(
             "ReleaseAfterFailure",
             states,
             Parameters={
@@ -253,63 +271,44 @@ class Serialized(sfn.StateMachineFragment):
                 },
             },
         )
-        failed = sfn.Fail(
-            self,
-            self._named("WorkFailed"),
-            error_path="$.failure.Error",
-            cause_path="$.failure.Cause",
-            comment=states["WorkFailed"]["Comment"],
-        )
-        after_failure.add_catch(failed, result_path=sfn.JsonPath.DISCARD)
+        failed = self._state("WorkFailed", states)
+        after_failure.add_catch(failed, **self._caught(None))
         after_failure.next(failed)
         for errors in (["States.DataLimitExceeded"], ["States.ALL"]):
-            work.add_catch(after_failure, errors=errors, result_path="$.failure")
+            work.add_catch(after_failure, errors=errors, **self._caught("$.failure"))
         work.next(release)
-        release.add_catch(failed, errors=["LockLost"], result_path="$.failure")
-        if self._settings.heartbeat:
-            left: Any = self._custom("LeaveToHeartbeat", states, OutputPath=self._output_path)
-        else:
-            left = sfn.Pass(
-                self,
-                self._named("LeftToLease"),
-                output_path=self._output_path,
-                comment=states["LeftToLease"]["Comment"],
-            )
-        release.add_catch(left, result_path=sfn.JsonPath.DISCARD)
+        release.add_catch(failed, errors=["LockLost"], **self._caught("$.failure"))
+        left_to = "LeaveToHeartbeat" if self._settings.heartbeat else "LeftToLease"
+        left = self._state(left_to, states, OutputPath=self._output_path)
+        release.add_catch(left, **self._caught(None))
         ends: list[sfn.INextable] = [release, left]
         if lock_path is None:
             return work, ends
-        tell = sfn.Pass(
-            self,
-            self._named("TellLock"),
-            input_path="$.lock.turn.work.lock",
-            result_path="$.payload" + lock_path.removeprefix("$"),
-            comment="Puts the lock, with its fencing token, into the payload of the protected states.",
+        tell = self._made(
+            "TellLock",
+            {
+                "Type": "Pass",
+                "Comment": "Puts the lock, with its fencing token, into the payload of the protected states.",
+                "InputPath": "$.lock.turn.work.lock",
+                "ResultPath": "$.payload" + lock_path.removeprefix("$"),
+            },
         )
         tell.next(work)
         return tell, ends
 
-    def _heartbeat(self) -> sfn.State:
+    def _heartbeat(self) -> Any:
         states = self._states_of_branch(1)
-        heartbeat = self._custom("Heartbeat", states)
-        next_beats = sfn.Pass(
-            self,
-            self._named("NextBeats"),
-            parameters=states["NextBeats"]["Parameters"],
-            result_path="$.lock",
-            comment=states["NextBeats"]["Comment"],
-        )
-        go_on = self._custom("ContinueHolding", states)
-        hold_on = sfn.Choice(self, self._named("HoldOn?"), comment=states["HoldOn?"]["Comment"])
-        heartbeat.add_catch(next_beats, errors=["ContinueHolding"], result_path="$.heartbeatEnd")
+        heartbeat = self._state("Heartbeat", states)
+        next_beats, go_on = self._state("NextBeats", states), self._state("ContinueHolding", states)
+        hold_on = self._state("HoldOn?", states)
+        heartbeat.add_catch(next_beats, errors=["ContinueHolding"], **self._caught("$.heartbeatEnd"))
         next_beats.next(go_on)
-        go_on.add_catch(heartbeat, result_path=sfn.JsonPath.DISCARD)
+        go_on.add_catch(heartbeat, **self._caught(None))
         go_on.next(hold_on)
         for choice in states["HoldOn?"]["Choices"]:
             name = choice["Next"]
-            then = next_beats if name == "NextBeats" else self._failed(name, "$.heartbeatEnd.Cause", states)
-            hold_on.when(sfn.Condition.string_equals("$.heartbeatEnd.status", choice["StringEquals"]), then)
-        hold_on.otherwise(sfn.Succeed(self, self._named("HeartbeatEnded"), comment=states["HeartbeatEnded"]["Comment"]))
+            hold_on.when(self._condition(choice), next_beats if name == "NextBeats" else self._state(name, states))
+        hold_on.otherwise(self._state("HeartbeatEnded", states))
         return heartbeat
 
     def _work(self, protected: Protected) -> tuple[Any, str]:
@@ -323,12 +322,9 @@ class Serialized(sfn.StateMachineFragment):
                 self,
                 self._named("InvokeFunction"),
                 lambda_function=given,
-                payload=sfn.TaskInput.from_json_path_at("$.payload"),
-                result_selector={"output.$": "$.Payload"},
-                result_path="$.payload",
+                payload=sfn.TaskInput.from_text(self._value("$.payload")),
                 retry_on_service_exceptions=False,
-                task_timeout=sfn.Timeout.duration(self._work_timeout("InvokeFunction")),
-                comment=self._states_of_branch(0)["InvokeFunction"]["Comment"],
+                **self._work_properties("InvokeFunction", "$.Payload"),
             )
             return self._repeated(function, "InvokeFunction"), "function"
         if hasattr(given, "state_machine_arn"):
@@ -337,12 +333,9 @@ class Serialized(sfn.StateMachineFragment):
                 self._named("StartExecution"),
                 state_machine=given,
                 integration_pattern=sfn.IntegrationPattern.RUN_JOB,
-                name=sfn.JsonPath.string_at("$.lock.turn.workName"),
-                input=sfn.TaskInput.from_json_path_at("$.payload"),
-                result_selector={"output.$": "$.Output"},
-                result_path="$.payload",
-                task_timeout=sfn.Timeout.duration(self._work_timeout("StartExecution")),
-                comment=self._states_of_branch(0)["StartExecution"]["Comment"],
+                name=self._value("$.lock.turn.workName"),
+                input=sfn.TaskInput.from_text(self._value("$.payload")),
+                **self._work_properties("StartExecution", "$.Output"),
             )
             return self._repeated(execution, "StartExecution"), "execution"
         if not hasattr(given, "start_state"):
@@ -353,12 +346,14 @@ class Serialized(sfn.StateMachineFragment):
                 "whose time-out the lease bounds"
             )
         self._output_path = "$.payload[0]"
-        states = sfn.Parallel(
-            self,
-            self._named("Protected"),
-            input_path="$.payload",
-            result_path="$.payload",
-            comment="The protected states as one state, which catches their failure.",
+        states = self._made(
+            "Protected",
+            {
+                "Type": "Parallel",
+                "Comment": "The protected states as one state, which catches their failure.",
+                "InputPath": "$.payload",
+                "ResultPath": "$.payload",
+            },
         )
         states.branch(given)
         return states, "concurrent" if _is_concurrent(given) else "chain"
@@ -375,8 +370,13 @@ class Serialized(sfn.StateMachineFragment):
             )
         return work
 
-    def _work_timeout(self, name: str) -> Duration:
-        return Duration.seconds(self._states_of_branch(0)[name]["TimeoutSeconds"])
+    def _work_properties(self, name: str, output_path: str) -> dict[str, Any]:
+        """The properties of the task that does the work, with its output as the payload."""
+        state = self._states_of_branch(0)[name]
+        fields = {field: state[field] for field in ("Type", "Comment")}
+        fields |= {"ResultSelector": {"output.$": output_path}, "ResultPath": "$.payload"}
+        time_out = sfn.Timeout.duration(Duration.seconds(state["TimeoutSeconds"]))
+        return self._properties(self._written(fields)) | {"task_timeout": time_out}
 
     def _states_of_branch(self, number: int) -> dict[str, Any]:
         if not self._settings.heartbeat:
@@ -384,18 +384,63 @@ class Serialized(sfn.StateMachineFragment):
         states: dict[str, Any] = self._definition["Hold"]["Branches"][number]["States"]
         return states
 
-    def _failed(self, name: str, cause_path: str, states: Mapping[str, Any] | None = None) -> sfn.Fail:
-        state = (states or self._definition)[name]
-        return sfn.Fail(self, self._named(name), error=state["Error"], cause_path=cause_path, comment=state["Comment"])
+    def _state(self, name: str, states: Mapping[str, Any] | None = None, **changed: Any) -> Any:
+        """A state of the definition, with other fields."""
+        return self._made(name, {**(states or self._definition)[name], **changed})
 
-    def _custom(self, name: str, states: Mapping[str, Any] | None = None, **changed: Any) -> sfn.CustomState:
-        state = {**(states or self._definition)[name], **changed}
-        for routed in ("Catch", "Next", "End"):
-            state.pop(routed, None)
-        if "ResultPath" in state and state["ResultPath"] is None:
-            state["ResultPath"] = sfn.JsonPath.DISCARD  # jsii drops a null
-        filled = {key: _filled(value, self._substitutions) for key, value in state.items() if value is not None}
-        return sfn.CustomState(self, self._named(name), state_json=filled)
+    def _made(self, name: str, state: Mapping[str, Any]) -> Any:
+        """A state of these fields in JSONPath, in the fragment's language, without its transitions."""
+        fields = self._written(state)
+        if fields["Type"] == "Task":
+            of_any_type = TaskInJsonata if self._in_jsonata else sfn.CustomState
+            return of_any_type(self, self._named(name), state_json=_filled(fields, self._substitutions))
+        of_its_type = PayloadInJsonata if self._in_jsonata and name == "Protected" else getattr(sfn, fields["Type"])
+        return of_its_type(self, self._named(name), **self._properties(fields))
+
+    def _written(self, state: Mapping[str, Any]) -> dict[str, Any]:
+        fields = {
+            field: value
+            for field, value in state.items()
+            if field not in _TRANSITIONS and (value is not None or field == "ResultPath")
+        }
+        if self._in_jsonata:
+            return in_jsonata(fields)
+        if fields.get("ResultPath", "$") is None:
+            fields["ResultPath"] = sfn.JsonPath.DISCARD  # jsii drops a null
+        return fields
+
+    def _properties(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """The same as the properties of a state's construct."""
+        properties = {
+            "outputs" if field == "Output" else _IN_A_NAME.sub("_", field).lower(): value
+            for field, value in fields.items()
+            if field not in _NO_PROPERTIES
+        }
+        # A Succeed is the same in both.
+        if self._in_jsonata and fields["Type"] != "Succeed":
+            properties["query_language"] = sfn.QueryLanguage.JSONATA
+        if fields["Type"] == "Wait":
+            properties["time"] = (
+                sfn.WaitTime.seconds(fields["Seconds"])
+                if self._in_jsonata
+                else sfn.WaitTime.seconds_path(fields["SecondsPath"])
+            )
+        return properties
+
+    def _value(self, path: str) -> str:
+        """A value of the state's input, as a property of a task."""
+        return expression(path) if self._in_jsonata else sfn.JsonPath.string_at(path)
+
+    def _condition(self, choice: Mapping[str, Any]) -> sfn.Condition:
+        if self._in_jsonata:
+            return sfn.Condition.jsonata(condition(choice))
+        return sfn.Condition.string_equals(choice["Variable"], choice["StringEquals"])
+
+    def _caught(self, result_path: str | None) -> dict[str, Any]:
+        """How a Catch keeps the failure at a path, or nowhere."""
+        if self._in_jsonata:
+            return {"outputs": caught(result_path)}
+        return {"result_path": result_path or sfn.JsonPath.DISCARD}
 
     def _named(self, state: str) -> str:
         return f"{self._id}.{state}"
@@ -424,26 +469,6 @@ def work_of(protected: Protected) -> Target | None:
     ):
         return None
     return parse_target("protected", protected)
-
-
-def is_in_jsonata(machine: sfn.StateMachine) -> bool:
-    """Whether a state machine's query language is JSONata, which the CDK writes as the last field of the definition.
-
-    JSONPath states are not allowed in it, and the CDK does not say so:
-    https://docs.aws.amazon.com/step-functions/latest/dg/transforming-data.html
-
-    Raises:
-        ValueError: the state machine is imported, so its definition is unknown.
-    """
-    resource = machine.node.default_child
-    if not isinstance(resource, sfn.CfnStateMachine):
-        raise ValueError(f"machine is {machine.node.path}, which is imported; allowed: one of this app")
-    match Stack.of(machine).resolve(resource.definition_string):
-        case str() as text:
-            return text.endswith(_IN_JSONATA)
-        case {"Fn::Join": [_, [*_, str() as end]]}:
-            return end.endswith(_IN_JSONATA)
-    return False
 
 
 def _request(
@@ -476,10 +501,6 @@ def _request(
     return request
 
 
-def _status(status: str) -> sfn.Condition:
-    return sfn.Condition.string_equals("$.lock.turn.status", status)
-
-
 def _is_expression(value: Any) -> bool:
     """Whether a text is evaluated as JSONata; beside other text, or without its end, it would be a constant."""
     return isinstance(value, str) and _JSONATA.fullmatch(value) is not None
@@ -493,8 +514,8 @@ def _is_path(value: Any) -> bool:
 
 
 def _is_encoded_path(value: Any) -> bool:
-    """Whether a text is one of ``sfn.JsonPath``, for which the CDK names the field itself."""
-    return isinstance(value, str) and sfn.JsonPath.is_encoded_json_path(value)
+    """Whether a text or a number is one of ``sfn.JsonPath``, for which the CDK names the field itself."""
+    return Token.is_unresolved(value) and bool(sfn.FieldUtils.find_referenced_paths({"value": value}))
 
 
 def _is_concurrent(chain: Any) -> bool:

@@ -12,6 +12,7 @@ from ticketlock_cdk.checks import check_bound, check_flag
 
 MIN_LEASE_S = 10
 _MAX_LEASE_S = MAX_LEASE_MS // 1_000
+ROW_LEASE_S = 600
 # Longer than any step needs; shorter than the TimeoutSeconds of every step's state except the heartbeat's.
 _LONGEST_FUNCTION_S = 10
 
@@ -40,6 +41,7 @@ class LockSettings:
 
     Attributes:
         lease_s: the lease in whole, even seconds; half of it is the heartbeat's time-out.
+        row_lease_s: the same of the queue row of a waiter far behind, whose time-out is half of it.
         poll_s: the longest sleep of the front waiter in whole seconds.
         default_record_wait: the record wait of inputs without ``recordWaitSeconds``: seconds, or ``"Infinity"``.
         permits: how many may hold a lock at once, for inputs without ``permits``.
@@ -52,6 +54,7 @@ class LockSettings:
 
     lease_s: int
     poll_s: int
+    row_lease_s: int = ROW_LEASE_S
     default_record_wait: float | Literal["Infinity"] = "Infinity"
     permits: int = 1
     hand_over: HandOver = HandOver.CALLBACK
@@ -65,6 +68,7 @@ class LockSettings:
         cls,
         *,
         lease: Duration,
+        row_lease: Duration | None = None,
         poll: Duration,
         default_record_wait: RecordWait,
         permits: int = 1,
@@ -83,6 +87,11 @@ class LockSettings:
         lease_s = _seconds("lease", lease)
         if lease_s % 2 != 0 or not MIN_LEASE_S <= lease_s <= _MAX_LEASE_S:
             raise _refused("lease", lease_s, f"whole, even seconds from {MIN_LEASE_S} to {_MAX_LEASE_S:,}")
+        row_lease_s = max(lease_s, ROW_LEASE_S) if row_lease is None else _seconds("row_lease", row_lease)
+        if row_lease_s % 2 != 0 or not lease_s <= row_lease_s <= _MAX_LEASE_S:
+            raise _refused(
+                "row_lease", row_lease_s, f"whole, even seconds from the lease, {lease_s:g}, to {_MAX_LEASE_S:,}"
+            )
         poll_s = _seconds("poll", poll)
         if poll_s % 1 != 0 or not 1 <= poll_s <= lease_s / 2:
             raise _refused("poll", poll_s, f"whole seconds from 1 to half the lease, which is {lease_s / 2:g}")
@@ -99,6 +108,7 @@ class LockSettings:
             check_bound(name, value, least, most)
         return cls(
             lease_s=int(lease_s),
+            row_lease_s=int(row_lease_s),
             poll_s=int(poll_s),
             default_record_wait=wait,
             permits=permits,

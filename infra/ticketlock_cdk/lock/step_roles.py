@@ -13,6 +13,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
+from ticketlock_cdk.lock import grants
 from ticketlock_cdk.lock.lock_functions import LockFunctions
 from ticketlock_cdk.policies import INLINE_OF_A_FUNCTION, LONGEST_MACHINE_ARN, MOST_MANAGED, Policies, Room
 from ticketlock_cdk.references import named_in
@@ -44,6 +45,15 @@ class StepRoles:
             if role in self._failing:
                 actions.append("states:SendTaskFailure")
             role.allow(place, actions, machine_arn, what)
+
+    def let_wake(self, place: Construct, function_arn: str, what: str) -> None:
+        """Allow waking the executions of a durable function, of any of its versions.
+
+        Lambda authorises against the ARN of the execution, which begins with that of a version:
+        https://docs.aws.amazon.com/lambda/latest/dg/durable-security.html
+        """
+        for role in self._answering:
+            role.allow(place, [grants.WAKES_DURABLE], f"{function_arn}:*", what)
 
     def let_use_key(self, place: Construct, key_arn: str, what: str) -> None:
         """Let those who answer tasks use the key of a machine, with which the service encrypts what they tell.

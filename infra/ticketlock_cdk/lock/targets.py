@@ -38,6 +38,7 @@ class Target:
         kind: which of the two it is.
         arn: the exact ARN that the input of an execution must name.
         machine_arn: for a state machine, its ARN without a version or an alias.
+        is_qualified: whether it is known to be a version or an alias.
         environment: its Region and account, if they are known.
         shown: its name in messages.
     """
@@ -45,6 +46,7 @@ class Target:
     kind: TargetKind
     arn: str
     machine_arn: str = ""
+    is_qualified: bool = field(default=False, compare=False)
     environment: Mapping[str, str] = field(default_factory=dict, compare=False)
     shown: str = field(default="", compare=False)
 
@@ -126,6 +128,8 @@ def _from_construct(name: str, kind: TargetKind, target: Any, arn: str) -> Targe
         kind,
         arn,
         arn if kind == "stateMachine" else "",
+        # As a version and an alias of a function have.
+        is_qualified=hasattr(target, "lambda_"),
         environment=environment_of(target),
         shown=target.node.path,
     )
@@ -157,5 +161,6 @@ def _from_arn(name: str, arn: str) -> Target:
                 allowed = f"the whole ARN of one function or state machine; {strange.group()} is in none"
                 raise ValueError(f"{name} is {arn!r}; allowed: {allowed}")
             machine_arn = ":".join(parts[:7]) if kind == "stateMachine" else ""
-            return Target(kind, arn.strip(), machine_arn, environment=environment_of_arn(arn.strip()), shown=repr(arn))
+            known = environment_of_arn(arn.strip())
+            return Target(kind, arn.strip(), machine_arn, len(parts) == 8, environment=known, shown=repr(arn))
     raise ValueError(f"{name} is {arn!r}, which is {service} {resource}; allowed: {_ALLOWED}")

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from aws_cdk import Duration, RemovalPolicy, Stack
+from aws_cdk import Annotations, Duration, Names, RemovalPolicy, Stack
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_ec2 as ec2
@@ -21,10 +21,10 @@ from ticketlock_cdk.ended_executions import EndedExecutions
 from ticketlock_cdk.functions import MEMORY_MB, Hosting, new_dead_letter_queue
 from ticketlock_cdk.lock import grants
 from ticketlock_cdk.lock.attached import AllAttached
-from ticketlock_cdk.lock.lock_functions import CLEAN_UP_CONCURRENCY, Environment, LockFunctions, environment_of
+from ticketlock_cdk.lock.lock_functions import Environment, LockFunctions, environment_of
 from ticketlock_cdk.lock.monitoring import AlarmThresholds, LockMetrics, LockMonitoring
 from ticketlock_cdk.lock.serialize_machine import SerializeMachine
-from ticketlock_cdk.lock.serialized import Protected, RecordWaitOrPath, Serialized, is_in_jsonata, work_of
+from ticketlock_cdk.lock.serialized import Protected, RecordWaitOrPath, Serialized, work_of
 from ticketlock_cdk.lock.settings import HandOver, LockSettings, RecordWait
 from ticketlock_cdk.lock.step_roles import StepRoles
 from ticketlock_cdk.lock.targets import EXPRESS, Target, check_all, executions_arn, is_express, parse_targets
@@ -47,6 +47,8 @@ class TicketLock(LockMetrics, Construct):
             construct, name or ARN; a new one otherwise. The keys and the time to live of a table by
             name or ARN, and of an imported table, cannot be checked here.
         lease: how long a grant lasts without renewal: whole, even seconds, 10 to 604,800; renewed at its half-life.
+        row_lease: how long a place far behind in the queue lasts without renewal: whole, even seconds, from the lease
+            to 604,800; by default ten minutes, or the lease if it is longer. Not used with polling.
         poll: the longest sleep of the front waiter: whole seconds, at least 1, at most half the lease.
         default_record_wait: the record wait of an execution whose input has no ``recordWaitSeconds``.
         permits: how many may hold a lock at once, for executions and fragments that do not set it themselves: 1 to
@@ -69,6 +71,10 @@ class TicketLock(LockMetrics, Construct):
             By default they stay, and if the deployment that makes them is rolled back, all but the table are deleted
             again. With ``RETAIN`` they stay then, too; the table is protected from deletion unless it is ``DESTROY``.
         log_retention: how long logs are kept.
+        log_level: which events of the lock's own executions are logged: all, errors, or none. All cost some $6 of each
+            million executions.
+        tracing: whether X-Ray traces the functions and the lock's own executions, which it bills. In China it traces no
+            functions.
         encryption_key: your KMS key for a new table, the logs, the dead letters, and the state machines: their
             definitions and the histories of their executions. An existing table keeps its own.
         vpc: a network for the functions, from which they must reach DynamoDB and Step Functions.
@@ -79,9 +85,11 @@ class TicketLock(LockMetrics, Construct):
         snap_start: start all functions except the clean-up's from snapshots, which Lambda bills.
         clean_up_concurrency: how many clean-ups run at once: 1 to 1,000, reserved from the account's concurrency. So a
             mass failure takes none from heartbeats. Ten handle some 300 clean-ups a second, if these find
-            nothing to do. None for no limit and no reservation: Lambda refuses one that leaves less than 100 to other
-            functions, and a new account may have less than that in all.
+            nothing to do. By default there is no limit and no reservation: Lambda refuses one that leaves less than 100
+            to other functions, and a new account may have less than that in all.
         dashboard: make a CloudWatch dashboard.
+        dashboard_live: show on it, at each refresh, the busy locks and what to type next: by a function that only reads
+            the table. Who is to see it must be allowed to invoke the function.
         alarms: make CloudWatch alarms.
         alarm_thresholds: when the alarms fire.
         alarm_actions: what the alarms do when they fire. SNS topics are notified when they are over, too.
@@ -99,6 +107,7 @@ class TicketLock(LockMetrics, Construct):
         service_name: the dimension ``service`` of its metrics, and its name in the logs.
         alarms: its alarms by what they watch, such as ``LostLeases``; empty unless ``alarms`` is True.
         dashboard: its dashboard; None unless ``dashboard`` is True.
+        live_report: the function of ``dashboard_live``; None without it.
     """
 
     def __init__(
@@ -108,6 +117,7 @@ class TicketLock(LockMetrics, Construct):
         *,
         table: dynamodb.ITable | str | None = None,
         lease: Duration = _LEASE,
+        row_lease: Duration | None = None,
         poll: Duration = _POLL,
         default_record_wait: RecordWait = "Infinity",
         permits: int = 1,
@@ -127,8 +137,11 @@ class TicketLock(LockMetrics, Construct):
         memory_size: int = MEMORY_MB,
         architecture: lambda_.Architecture = _ARM,
         snap_start: bool = False,
-        clean_up_concurrency: int | None = CLEAN_UP_CONCURRENCY,
+        clean_up_concurrency: int | None = None,
+        log_level: sfn.LogLevel = sfn.LogLevel.ALL,
+        tracing: bool = True,
         dashboard: bool = False,
+        dashboard_live: bool = False,
         alarms: bool = False,
         alarm_thresholds: AlarmThresholds = _THRESHOLDS,
         alarm_actions: Sequence[cloudwatch.IAlarmAction] = (),
@@ -138,6 +151,7 @@ class TicketLock(LockMetrics, Construct):
         self.service_name = service_name_of(self)
         self._settings = LockSettings.of(
             lease=lease,
+            row_lease=row_lease,
             poll=poll,
             default_record_wait=default_record_wait,
             permits=permits,
@@ -152,6 +166,10 @@ class TicketLock(LockMetrics, Construct):
         allowed = parse_targets("targets", targets, self._environment)
         retired = parse_targets("retired_targets", retired_targets, self._environment)
         check_all(allowed, retired)
+        for target in allowed:
+            if target.is_qualified:
+                told = f"target {target.shown} is a version or an alias: executions name it by exactly that ARN"
+                Annotations.of(self).add_info_v2("ticketlock:qualifiedTarget", told)
         hosting = Hosting(
             memory_mb=memory_size,
             architecture=architecture,
@@ -159,6 +177,8 @@ class TicketLock(LockMetrics, Construct):
             log_retention=log_retention,
             removal_policy=removal_policy,
             encryption_key=encryption_key,
+            tracing=tracing,
+            log_level=log_level,
         )
         self.table: dynamodb.ITable = new_or_given(
             self, "Table", LOCKS, table, removal_policy=removal_policy, encryption_key=encryption_key
@@ -175,7 +195,9 @@ class TicketLock(LockMetrics, Construct):
             table=self.table,
             dead_letter_queue=self.dead_letter_queue,
             longest_parking=Duration.seconds(self._settings.lease_s / 2),
+            hosting=hosting,
             has_dashboard=dashboard,
+            has_live=dashboard_live,
             has_alarms=alarms,
             thresholds=alarm_thresholds,
             alarm_actions=alarm_actions,
@@ -184,6 +206,9 @@ class TicketLock(LockMetrics, Construct):
         self.list_command: str = monitoring.list_command
         self.alarms: Mapping[str, cloudwatch.Alarm] = monitoring.alarms
         self.dashboard: cloudwatch.Dashboard | None = monitoring.dashboard
+        self.live_report: lambda_.Function | None = monitoring.live_report
+        if self.live_report is not None:
+            self.grant_read(self.live_report)
 
     def _add_functions(self, hosting: Hosting, *, snap_start: bool, clean_up_concurrency: int | None) -> LockFunctions:
         functions = LockFunctions(
@@ -225,6 +250,7 @@ class TicketLock(LockMetrics, Construct):
         self._continues_arn = machine.continues.state_machine_arn
         self._machines: Sequence[sfn.StateMachine] = [machine.state_machine, machine.continues]
         self._has_fragments = False
+        self._durable: Sequence[lambda_.Function] = ()
         self.node.add_validation(
             AllAttached(self, functions.arns["TakeTicket"], lambda: self._has_fragments, lambda: self._machines)
         )
@@ -253,6 +279,7 @@ class TicketLock(LockMetrics, Construct):
         permits: int | str | None = None,
         shared: bool | str = False,
         lock_path: str | None = None,
+        query_language: sfn.QueryLanguage = sfn.QueryLanguage.JSON_PATH,
     ) -> Serialized:
         """States of your own workflow that run one at a time for each entity: a fragment to chain.
 
@@ -270,7 +297,7 @@ class TicketLock(LockMetrics, Construct):
             protected: a chain of states, a function, or a Standard state machine; with ``heartbeat=False`` not a chain,
                 since nothing limits its time.
             entity: a text, a path into the payload (``$.order.id``), or an expression in JSONata
-                (``{% $states.input.order.id %}``), of the state machine's default language JSONPath.
+                (``{% $states.input.order.id %}``).
             namespace: likewise.
             record_wait: seconds, a Duration, ``"Infinity"``, a path or an expression; by default the construct's
                 ``default_record_wait``.
@@ -280,6 +307,8 @@ class TicketLock(LockMetrics, Construct):
                 expression. If true, ``permits`` must be 1.
             lock_path: where in the payload the protected states find ``{entity, namespace, owner, fencingToken}``, for
                 example ``$.lock``; by default they do not get it.
+            query_language: the language of the fragment's own states. A state machine in JSONata takes only JSONata,
+                one in JSONPath takes both; of a fragment in JSONata no value is a path.
 
         Raises:
             ValueError: one of them is not usable; the message says which, and what is allowed.
@@ -294,6 +323,7 @@ class TicketLock(LockMetrics, Construct):
             permits=permits,
             shared=shared,
             lock_path=lock_path,
+            query_language=query_language,
             settings=self._settings,
             substitutions=self._substitutions,
         )
@@ -312,13 +342,13 @@ class TicketLock(LockMetrics, Construct):
         Attaching it again changes nothing.
 
         Raises:
-            ValueError: it is an Express one, imported, or in another Region or account, or its query language is
-                JSONata, or the app cannot change its role, or there is no room for one more.
+            ValueError: it is an Express one, imported, or in another Region or account, or the app cannot change its
+                role, or there is no room for one more.
         """
         if is_express(machine):
             raise ValueError(f"machine is {machine.node.path}, {EXPRESS}")
-        if is_in_jsonata(machine):
-            raise ValueError(f"machine is {machine.node.path}, in JSONata; allowed: one in JSONPath, the default")
+        if not isinstance(machine.node.default_child, sfn.CfnStateMachine):
+            raise ValueError(f"machine is {machine.node.path}, which is imported; allowed: one of this app")
         self._environment.check("machine", machine.node.path, environment_of(machine))
         if machine in self._machines:
             return
@@ -339,6 +369,34 @@ class TicketLock(LockMetrics, Construct):
         self._roles.let_describe(place, executions_arn(Stack.of(self), machine.state_machine_arn), what)
         self._ended.watch(place, machine)
         self._machines = [*self._machines, machine]
+
+    def attach_durable(self, function: lambda_.Function) -> None:
+        """Let your durable function hold locks with ``ticketlock.durable``, and clean up after its executions.
+
+        Every release of a workflow, of the clean-up and of another attached durable function then wakes its executions.
+        Attaching it again changes nothing.
+
+        Raises:
+            ValueError: it is not durable, imported, or in another Region or account.
+        """
+        cfn = function.node.default_child
+        if not isinstance(cfn, lambda_.CfnFunction) or cfn.durable_config is None:
+            raise ValueError(
+                f"function is {function.node.path}, which is not durable; allowed: a function of this app with "
+                "durable_config, which Lambda takes only when the function is created"
+            )
+        self._environment.check("function", function.node.path, environment_of(function))
+        if function in self._durable:
+            return
+        self._durable = [*self._durable, function]
+        place, what = grants.beside(self, Stack.of(function)), f"function is {function.node.path}"
+        self._roles.let_wake(place, function.function_arn, what)
+        near = [machine for machine in self._machines if Stack.of(machine) is Stack.of(self)]
+        for each in self._durable:
+            grantee = self._grantees.of(each, "Durable")
+            grants.grant_durable(grantee, table=self.table, machines=near, functions=self._durable)
+        scope = Construct(place, f"Durable-{Names.node_unique_id(function.node)}")
+        self._ended.watch_durable(scope, function)
 
     def _let_steps(self, machine: sfn.StateMachine, continues: sfn.StateMachine, targets: Sequence[Target]) -> None:
         """Grant the functions their permissions on the lock's own state machines, and on its targets."""

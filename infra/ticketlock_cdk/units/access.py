@@ -18,7 +18,7 @@ from ticketlock_cdk.either_stack import at_synthesis, either_stack
 from ticketlock_cdk.lock import Grantee, beside, to_each
 from ticketlock_cdk.nag import acknowledge_wildcard
 from ticketlock_cdk.policies import MOST_MANAGED, Policies, Room
-from ticketlock_cdk.tables import LONGEST_KEY_ARN, TO_READ, TO_WRITE, longest_arn, may_have_indexes
+from ticketlock_cdk.tables import LONGEST_KEY_ARN, TO_READ, TO_WRITE, let_read, longest_arn, may_have_indexes
 
 RUN_UNITS = (
     "dynamodb:BatchGetItem",
@@ -40,6 +40,7 @@ SWEEP_RECORDS = (
     "dynamodb:UpdateItem",
 )
 LIST_OPEN_UNITS = ("dynamodb:Scan",)
+SHOW_OPEN_UNITS = ("dynamodb:BatchGetItem", "dynamodb:GetItem")
 ROLL_BACK_SAVED = ("dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query", "dynamodb:UpdateItem")
 FINISH_ITEMS = ("dynamodb:BatchGetItem", "dynamodb:DeleteItem", "dynamodb:PutItem", "dynamodb:UpdateItem")
 
@@ -48,10 +49,18 @@ _INDEXES = "/index/*"
 _INLINE = 6_000
 
 
-def let_list_open(sweeper: lambda_.Function, table: dynamodb.ITable) -> None:
-    """Let the sweeper find the open units, by the units table's index."""
+def let_list_open(function: lambda_.Function, table: dynamodb.ITable) -> None:
+    """Let a function find the open units, by the units table's index."""
     resources = [f"{table.table_arn}/index/{OPEN}"]
-    sweeper.add_to_role_policy(iam.PolicyStatement(actions=list(LIST_OPEN_UNITS), resources=resources))
+    function.add_to_role_policy(iam.PolicyStatement(actions=list(LIST_OPEN_UNITS), resources=resources))
+
+
+def let_show_open(function: lambda_.Function, table: dynamodb.ITable) -> None:
+    """Let a function read the open units, and no items in the tables of users."""
+    let_list_open(function, table)
+    function.add_to_role_policy(iam.PolicyStatement(actions=list(SHOW_OPEN_UNITS), resources=[table.table_arn]))
+    if table.encryption_key is not None:
+        let_read(function, table.encryption_key)
 
 
 class Finishing:
@@ -167,4 +176,4 @@ def _on_indexes(grantee: Grantee, table: dynamodb.ITable) -> None:
     for room in grantee.room_for(QUERY_INDEXES, table, longest_arn(table) + len(_INDEXES)):
         iam.Grant.add_to_principal(grantee=room, actions=list(QUERY_INDEXES), resource_arns=[arn])
         if isinstance(room, iam.Policy | iam.ManagedPolicy):
-            acknowledge_wildcard(room, arn, reason="An index shows what its table has, which may be read.")
+            acknowledge_wildcard(room, "indexes", arn)

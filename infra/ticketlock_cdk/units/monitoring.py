@@ -128,7 +128,6 @@ class UnitsMonitoring(Monitoring):
     """The alarms and the dashboard of the units in one units table, also of what is added to its construct later.
 
     Args:
-        metrics: the construct's.
         thresholds: those of the alarms.
         sweeper: the function.
         sweep_every: how often it runs.
@@ -138,6 +137,7 @@ class UnitsMonitoring(Monitoring):
     thresholds: UnitsAlarmThresholds
     sweeper: lambda_.Function
     sweep_every: Duration
+    shows = "units"
 
     @property
     def list_command(self) -> str:

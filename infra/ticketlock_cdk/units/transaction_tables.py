@@ -22,7 +22,15 @@ from ticketlock_cdk.functions import MEMORY_MB, Hosting
 from ticketlock_cdk.lock import Environment, Grantees, beside, environment_of, is_express
 from ticketlock_cdk.monitoring import service_name_of
 from ticketlock_cdk.network import Network
-from ticketlock_cdk.tables import UNITS, check_table, given_table, has_replicas, let_logs_use, new_or_given
+from ticketlock_cdk.tables import (
+    UNITS,
+    check_has_transactions,
+    check_table,
+    given_table,
+    has_replicas,
+    let_logs_use,
+    new_or_given,
+)
 from ticketlock_cdk.units import access
 from ticketlock_cdk.units.monitoring import UnitsAlarmThresholds, UnitsMetrics, UnitsMonitoring
 from ticketlock_cdk.units.unit_functions import RollBack, Sweeper, check_sweep_every
@@ -49,6 +57,7 @@ class TransactionTables(UnitsMetrics, Construct):
             By default they stay, and if the deployment that makes them is rolled back, all but the table are deleted
             again. With ``RETAIN`` they stay then, too; the table is protected from deletion unless it is ``DESTROY``.
         log_retention: how long logs are kept.
+        tracing: whether X-Ray traces the functions, which it bills.
         encryption_key: your KMS key for a new table, the logs and the dead letters. An existing table keeps its own.
         vpc: a network for the functions, from which they must reach DynamoDB, and Step Functions if machines are
             attached.
@@ -60,6 +69,8 @@ class TransactionTables(UnitsMetrics, Construct):
             ``attach`` adds. So no two passes run at once, which would do no harm, and a mass failure takes no more from
             other functions. Lambda refuses a reservation that leaves less than 100 to these.
         dashboard: make a CloudWatch dashboard.
+        dashboard_live: show on it, at each refresh, the open units and what to type next: by a function that only reads
+            the units table. Who is to see it must be allowed to invoke the function.
         alarms: make CloudWatch alarms.
         alarm_thresholds: when the alarms fire.
         alarm_actions: what the alarms do when they fire; SNS topics are notified when they are over, too.
@@ -77,6 +88,7 @@ class TransactionTables(UnitsMetrics, Construct):
         service_name: the dimension ``service`` of its metrics, and its name in the logs.
         alarms: its alarms by what they watch, such as ``OldestOpenUnit``; empty unless ``alarms`` is True.
         dashboard: its dashboard; None unless ``dashboard`` is True.
+        live_report: the function of ``dashboard_live``; None without it.
     """
 
     def __init__(
@@ -96,7 +108,9 @@ class TransactionTables(UnitsMetrics, Construct):
         memory_size: int = MEMORY_MB,
         architecture: lambda_.Architecture = _ARM,
         reserve_concurrency: bool = False,
+        tracing: bool = True,
         dashboard: bool = False,
+        dashboard_live: bool = False,
         alarms: bool = False,
         alarm_thresholds: UnitsAlarmThresholds = _THRESHOLDS,
         alarm_actions: Sequence[cloudwatch.IAlarmAction] = (),
@@ -117,6 +131,7 @@ class TransactionTables(UnitsMetrics, Construct):
             log_retention=log_retention,
             removal_policy=removal_policy,
             encryption_key=encryption_key,
+            tracing=tracing,
         )
         self.table: dynamodb.ITable = new_or_given(
             self, "Table", UNITS, table, removal_policy=removal_policy, encryption_key=encryption_key
@@ -149,7 +164,9 @@ class TransactionTables(UnitsMetrics, Construct):
             table=self.table,
             dead_letter_queue=sweeper.dead_letter_queue,
             sweep_every=sweep_every,
+            hosting=hosting,
             has_dashboard=dashboard,
+            has_live=dashboard_live,
             has_alarms=alarms,
             thresholds=alarm_thresholds,
             alarm_actions=alarm_actions,
@@ -158,9 +175,18 @@ class TransactionTables(UnitsMetrics, Construct):
         self.list_command: str = self._monitoring.list_command
         self.alarms: Mapping[str, cloudwatch.Alarm] = self._monitoring.alarms
         self.dashboard: cloudwatch.Dashboard | None = self._monitoring.dashboard
+        self.live_report: lambda_.Function | None = self._monitoring.live_report
+        if self.live_report is not None:
+            access.let_show_open(self.live_report, self.table)
+        listed: dict[str, str] = {}
         for number, given in enumerate(data_tables):
             name = f"data_tables[{number}]"
-            self._let_sweeper_finish(given_table(self, f"Data{number}", given, name), name)
+            data = given_table(self, f"Data{number}", given, name)
+            first = listed.setdefault(data.table_name, name)
+            if first != name:
+                shown = repr(given) if isinstance(given, str) else data.node.path
+                raise ValueError(f"{name} is {shown}, which {first} is, too; allowed: each table once")
+            self._let_sweeper_finish(data, name)
 
     @property
     def roll_back(self) -> lambda_.Function | None:
@@ -246,6 +272,7 @@ class TransactionTables(UnitsMetrics, Construct):
         if table.node.path in self._swept:
             return
         self._environment.check(name, table.node.path, environment_of(table))
+        check_has_transactions(table)
         if has_replicas(table):
             Annotations.of(self).add_warning_v2(
                 "ticketlock:dataTableWithReplicas",

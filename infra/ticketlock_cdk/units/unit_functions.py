@@ -13,7 +13,7 @@ from ticketlock_cdk.assets import OF_UNITS
 from ticketlock_cdk.ended_executions import EndedExecutions
 from ticketlock_cdk.functions import Hosting, code_of, new_dead_letter_queue, new_function
 from ticketlock_cdk.lock import executions_arn
-from ticketlock_cdk.nag import NIST, acknowledge
+from ticketlock_cdk.nag import acknowledge
 from ticketlock_cdk.policies import INLINE_OF_A_FUNCTION, LONGEST_MACHINE_ARN, MOST_MANAGED, Policies, Room
 from ticketlock_cdk.tables import let_send
 from ticketlock_cdk.units.access import ROLL_BACK_SAVED, SWEEP_RECORDS
@@ -131,7 +131,7 @@ class Sweeper(Construct):
         self.dead_letter_queue = new_dead_letter_queue(self, "DeadLetters", hosting)
         longest_wait = Duration.seconds(min(_LONGEST_EVENT_AGE_S, every_s))
         self.function.configure_async_invoke(retry_attempts=0, max_event_age=longest_wait)
-        acknowledge(self.function, "LambdaDLQ", pack=NIST, reason="The next pass does all that a failed one has left.")
+        acknowledge(self.function, "LambdaAsyncFailureDestination", "LambdaDLQ")
         self._schedule(sweep_every, longest_wait, hosting.encryption_key)
 
     def _schedule(self, sweep_every: Duration, longest_wait: Duration, encryption_key: kms.IKey | None) -> None:

@@ -28,11 +28,13 @@ _CONTEXTS: dict[str, dict[str, str]] = {
     "cdk.out": {},
     "cdk.out.everything": {
         "targets": "arn:aws:states:eu-west-1:123456789012:stateMachine:orders",
+        "examples": "true",
         "encryption_key": _KEY,
         "vpc_id": "vpc-0123456789abcdef0",
         "subnet_ids": "subnet-0123456789abcdef0,subnet-0123456789abcdef1",
         "permissions_boundary": "developers",
         "dashboard": "true",
+        "dashboard_live": "true",
         "alarms": "true",
         "alarm_topic": "arn:aws:sns:eu-west-1:123456789012:on-call",
         "transactions": "true",

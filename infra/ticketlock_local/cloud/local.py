@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import boto3
 
@@ -26,6 +27,7 @@ _EXPORTED = {
 }
 # So many workers of each function are there for the user's first executions.
 _WARM_LOCKS = 2
+_SETTINGS = {"transactions": "true"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,9 +70,11 @@ def down() -> int:
 def _start() -> RunningCloud:
     with Emulator() as emulator:
         print("Deploying to the emulator ...", file=sys.stderr)
-        outputs = deploy(emulator, context={"transactions": "true"})
+        outputs = deploy(emulator, context=_SETTINGS)
         print("The first calls of the functions are slow: making them ...", file=sys.stderr)
-        warm_up(boto3.client("stepfunctions", **client_arguments(emulator.endpoint)), outputs, _WARM_LOCKS)
+        arguments = client_arguments(emulator.endpoint)
+        warm_up(boto3.client("stepfunctions", **arguments), outputs, _WARM_LOCKS)
+        _empty(boto3.resource("dynamodb", **arguments).Table(outputs["TableName"]))
         running = RunningCloud(
             endpoint=emulator.endpoint,
             pid=emulator.pid,
@@ -80,6 +84,13 @@ def _start() -> RunningCloud:
         _RECORD.write_text(json.dumps(asdict(running), indent=2) + "\n")
         emulator.detach()
     return running
+
+
+def _empty(table: Any) -> None:
+    """Delete the items of the first calls: nobody else has used the table."""
+    with table.batch_writer() as batch:
+        for item in table.scan()["Items"]:
+            batch.delete_item(Key={"pk": item["pk"], "sk": item["sk"]})
 
 
 def _stop(running: RunningCloud | None) -> None:
@@ -109,6 +120,8 @@ def description(running: RunningCloud) -> str:
     return "\n".join(
         [
             f"endpoint  {running.endpoint}  (process {running.pid}; stop it with `make local-down`)",
+            f"deployed  with {' '.join(f'-c {name}={value}' for name, value in _SETTINGS.items())}",
+            "          (a deployment with other settings needs them, too: without them it deletes the units table)",
             "",
             "Paste these lines into your shell, for the AWS CLI, the command `ticketlock`, your own programs and your",
             "own stack (docs/construct.md):",

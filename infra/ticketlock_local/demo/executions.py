@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from mypy_boto3_stepfunctions import SFNClient
 
-_POLLING_STATES = ("TakeTicket", "CheckPosition")
+HOLDS = ("Hold", "HoldOfExecution")
+"""The states that hold the lock."""
+
+_POLLING_STATES = ("TakeTicket", "TakeTicketAgain", "CheckPosition")
+TOLD_BY = (*_POLLING_STATES, "Parked", "NotYet", "Granted")
+"""The states whose output has the turn."""
+
 _ENDS = {
     "ExecutionSucceeded": "SUCCEEDED",
     "ExecutionFailed": "FAILED",
@@ -98,7 +104,7 @@ def _after(execution: Execution, event: Mapping[str, Any]) -> Execution:
         return _ended(execution, event, at)
     if kind.endswith("StateEntered"):
         name = event["stateEnteredEventDetails"]["name"]
-        if name == "Hold":
+        if name in HOLDS:
             return replace(execution, held_from_ms=at)
         if name in _POLLING_STATES:
             return replace(execution, polled_ms=at, polls=execution.polls + (name == "CheckPosition"))
@@ -108,11 +114,11 @@ def _after(execution: Execution, event: Mapping[str, Any]) -> Execution:
 
 
 def _left(execution: Execution, details: Mapping[str, Any], at: int) -> Execution:
-    if details["name"] == "Hold":
+    if details["name"] in HOLDS:
         return replace(execution, held_until_ms=at)
-    if details["name"] not in _POLLING_STATES:
+    if details["name"] not in TOLD_BY:
         return execution
-    turn = json.loads(details["output"])["lock"]["turn"]
+    turn = turn_in(details["output"])
     claim, grant, place = (turn.get(part, {}) for part in ("claim", "grant", "place"))
     if not grant and not place:
         # A refusal has no more information.
@@ -132,6 +138,12 @@ def _left(execution: Execution, details: Mapping[str, Any], at: int) -> Executio
         fencing_token=grant.get("fencingToken"),
         ticket_ms=execution.ticket_ms or at,
     )
+
+
+def turn_in(output: str) -> Mapping[str, Any]:
+    """The turn in the output of a state that polls, or reads what one has answered; empty if it has none."""
+    turn: Mapping[str, Any] = json.loads(output).get("lock", {}).get("turn", {})
+    return turn
 
 
 def _ended(execution: Execution, event: Mapping[str, Any], at: int) -> Execution:

@@ -103,12 +103,11 @@ class _Merging:
             raise TemplateError(f"{place} differs by {parameter} in more than numbers")
         if [float(text) for text in texts] == list(values):
             return {"Ref": parameter}
-        # Such as LeaseSeconds: 60: Of60Is30: 30. The row is found by the parameter's value, the column is the name.
+        # Such as LeaseSeconds: 60: Of60Is30Or60: 30, for 60 s and 120. The row is found by the parameter's value.
         rows = self._mappings.setdefault(parameter, {str(value): {} for value in values})
-        column = f"Of{values[0]}Is{texts[0]}"
+        column = f"Of{values[0]}Is{'Or'.join(texts)}"
         for value, text in zip(values, texts, strict=True):
-            if rows[str(value)].setdefault(column, text) != text:
-                raise TemplateError(f"{place} is another number by {parameter} than one that is {texts[0]} too")
+            rows[str(value)][column] = text
         return {"Fn::FindInMap": [parameter, {"Ref": parameter}, column]}
 
 

@@ -13,7 +13,6 @@ from aws_cdk import aws_sns as sns
 from ticketlock_cdk import TicketLock
 from ticketlock_cdk.assets import OF_LOCKS
 from ticketlock_cdk.context import RETENTION_DAYS
-from ticketlock_cdk.lock import CLEAN_UP_CONCURRENCY
 
 from ticketlock.locks import MAX_HOLDERS
 from ticketlock_local.checkout import BUILD, exclusive
@@ -106,7 +105,7 @@ _PARAMETERS: Mapping[str, Mapping[str, Any]] = {
     },
     CLEAN_UP: {
         "Type": "String",
-        "Default": str(CLEAN_UP_CONCURRENCY),
+        "Default": "none",
         "AllowedPattern": "none|[1-9][0-9]{0,2}|1000",
         "Description": "How many clean-ups run at once, reserved from the account's concurrency; none reserves nothing",
     },

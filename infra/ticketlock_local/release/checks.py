@@ -29,8 +29,8 @@ def check(files: Path, folder: Path, version: str) -> None:
     Raises:
         ReleaseError: one of them does not work; the message says which, and why.
     """
-    wheel = _installed(folder / "wheel", files / f"ticketlock-{version}-py3-none-any.whl", "aio,cdk,cli")
-    check_package(wheel, version, "ticketlock.aio", "ticketlock.units", "ticketlock_cdk")
+    wheel = _installed(folder / "wheel", files / f"ticketlock-{version}-py3-none-any.whl", "aio,cdk,cli,durable")
+    check_package(wheel, version, "ticketlock.aio", "ticketlock.durable", "ticketlock.units", "ticketlock_cdk")
     sdist = _installed(folder / "sdist", files / f"ticketlock-{version}.tar.gz", "cli")
     check_package(sdist, version, "ticketlock.units")
     check_template(unpacked(files / f"ticketlock-template-{version}.zip", folder), sdist)

@@ -12,9 +12,10 @@ from ticketlock.cli._exits import ANSWER_WAS_NO, Ended, after_signal, explained,
 from ticketlock.cli._holding import acquire, release, renew
 from ticketlock.cli._local import local
 from ticketlock.cli._operate import init, limit, remove_waiter
+from ticketlock.cli._options import group_options
 from ticketlock.cli._report import report
 from ticketlock.cli._run import run as run_command
-from ticketlock.cli._settings import group_options, settings_of
+from ticketlock.cli._settings import settings_of
 from ticketlock.cli._show import list_locks, show
 from ticketlock.cli._streams import OutputLost, guarded_streams
 from ticketlock.cli._top import top

@@ -16,7 +16,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 import ticketlock
 from ticketlock.cli._exits import CONFIGURATION, OUTPUT_LOST, UNAVAILABLE, USAGE, Ended, Explained
-from ticketlock.cli._settings import CommandSettings, is_of_aws, settings_of, table_options
+from ticketlock.cli._options import table_options
+from ticketlock.cli._settings import CommandSettings, is_of_aws, settings_of
 from ticketlock.locks import LOCK_TABLE, TIME_CHECK, reads
 from ticketlock.wire import TIME_TO_LIVE, Read, TryAgain, date_ms, meaning
 

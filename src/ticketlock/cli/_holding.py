@@ -19,12 +19,20 @@ from ticketlock.cli._exits import (
     Ended,
     Explained,
 )
-from ticketlock.cli._operate import decision_options, force
-from ticketlock.cli._settings import lease_option, namespace_option, settings_of, table_options
+from ticketlock.cli._operate import force
+from ticketlock.cli._options import (
+    decision_options,
+    lease_option,
+    namespace_option,
+    table_options,
+    waiting_options,
+    yes_option,
+)
+from ticketlock.cli._settings import settings_of
 from ticketlock.cli._signals import Signals
 from ticketlock.cli._streams import OutputLost, telling
-from ticketlock.cli._waiting import WaitOptions, stand_in_line, waiting_options
-from ticketlock.cli._wording import plain
+from ticketlock.cli._waiting import WaitOptions, stand_in_line
+from ticketlock.report import plain
 
 _HELD_BY = "The owner that you gave to `acquire`, or that it printed."
 
@@ -99,7 +107,7 @@ def renew(context: click.Context, /, entity: str, owner: str, namespace: str, le
 @click.option("--force", "by_force", is_flag=True, help="Take it away from its current holder. Asks first.")
 @click.option("--fencing-token", type=int, metavar="N", help="With --force: only if the holder has this token.")
 @decision_options
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@yes_option
 @namespace_option
 @table_options
 @click.pass_context

@@ -95,7 +95,7 @@ def _answer(memory: MemoryDynamoDB, target: str, body: bytes) -> tuple[int, dict
     except ValueError as wrong:
         return _refusal("SerializationException", wrong)
     except ParamValidationError as wrong:
-        return _refusal("ValidationException", wrong)
+        return _refusal("SerializationException" if "Invalid type" in str(wrong) else "ValidationException", wrong)
     return status, *encoded(reply)
 
 

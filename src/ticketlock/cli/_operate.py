@@ -1,13 +1,11 @@
 """``ticketlock init``, ``limit`` and ``remove-waiter``: what operators change."""
 
 import sys
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from ticketlock import InvalidLockRequest, LockLost, LockName, LockState, create_table
-from ticketlock.cli._advice import unsetting, who_end
 from ticketlock.cli._exits import (
     ANSWER_WAS_NO,
     CONFIGURATION,
@@ -18,12 +16,12 @@ from ticketlock.cli._exits import (
     Ended,
     Explained,
 )
-from ticketlock.cli._settings import CommandSettings, namespace_option, settings_of, table_options
+from ticketlock.cli._options import decision_options, namespace_option, table_options, yes_option
+from ticketlock.cli._settings import CommandSettings, settings_of
 from ticketlock.cli._streams import OutputLost, telling
-from ticketlock.cli._wording import confirm, decided, lease, permits_of, plain, span
+from ticketlock.cli._wording import confirm
 from ticketlock.locks import LockItem, ended_by_unsetting, no_waiter
-
-F = TypeVar("F", bound=Callable[..., Any])
+from ticketlock.report import decided, lease, permits_of, plain, span, unsetting, who_end
 
 # Unlike a lock's requests, these may be slow, and the SDK may retry them.
 _PATIENT: dict[str, Any] = {"read_timeout": 20, "retries": {"total_max_attempts": 4, "mode": "standard"}}
@@ -34,7 +32,7 @@ _PATIENT: dict[str, Any] = {"read_timeout": 20, "retries": {"total_max_attempts"
     example="ticketlock init --table locks --deletion-protection",
     ends=(0, ANSWER_WAS_NO, USAGE, UNAVAILABLE, OUTPUT_LOST, CONFIGURATION),
 )
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@yes_option
 @click.option("--deletion-protection", is_flag=True, help="No one can delete the table until this is switched off.")
 @table_options
 @click.pass_context
@@ -56,13 +54,6 @@ def init(context: click.Context, /, yes: bool, deletion_protection: bool) -> Non
     shown = f"{'created' if made else 'there was already'} {place}"
     with telling(shown):
         click.echo(shown)
-
-
-def decision_options(command: F) -> F:
-    """Add the options that say who decides, and why."""
-    by = click.option("--by", metavar="TEXT", help="Who decides.  [default: the user, and the host]")
-    why = click.option("--why", metavar="TEXT", help="For what reason. `show` prints it with who decided, and when.")
-    return by(why(command))
 
 
 def _reason(why: str | None, *, yes: bool) -> str:
@@ -134,7 +125,7 @@ class _Permits(click.IntRange):
     "--unset", is_flag=True, help="Remove the limit: the number that the users ask for applies again; N, if given."
 )
 @decision_options
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@yes_option
 @namespace_option
 @table_options
 @click.pass_context
@@ -225,7 +216,7 @@ def _with(fencing_token: int | None) -> str:
 )
 @click.argument("entity")
 @click.argument("ticket", type=click.IntRange(0))
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@yes_option
 @namespace_option
 @table_options
 @click.pass_context

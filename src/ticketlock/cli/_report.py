@@ -4,14 +4,16 @@ import os
 import shutil
 import uuid
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import click
 
 from ticketlock.cli._exits import CONFIGURATION, OUTPUT_LOST, UNAVAILABLE, USAGE, Explained
-from ticketlock.cli._page import MOST_LOCKS, page
-from ticketlock.cli._reading import TableReader, reading_options
-from ticketlock.cli._settings import settings_of, table_options
+from ticketlock.cli._options import reading_options, table_options
+from ticketlock.cli._settings import settings_of
+from ticketlock.cli._units import Desk
+from ticketlock.report import MOST_LOCKS, TableReader, page
 
 _STDOUT = "-"
 
@@ -39,8 +41,10 @@ def report(context: click.Context, output: str, namespace: str | None, prefix: s
     of `top`, and the whole queues of the locks on the page.
     """
     settings = settings_of(context)
-    reader = TableReader.of(settings, namespace=namespace, prefix=prefix, stuck=stuck)
-    made = page(reader, settings.place(), reader.read(whole=MOST_LOCKS)).encode()
+    table, units = settings.lock_table(), Desk(settings) if settings.units_table else None
+    reader = TableReader(table=table, units=units, namespace=namespace, prefix=prefix, stuck=stuck)
+    typed = partial(settings.command, anywhere=True)
+    made = page(reader, reader.read(whole=MOST_LOCKS), settings.place(), typed).encode()
     if output == _STDOUT:
         click.echo(made, nl=False)
         return

@@ -28,10 +28,11 @@ from ticketlock.cli._exits import (
     after_signal,
     of_failed_start,
 )
-from ticketlock.cli._settings import Duration, settings_of, table_options
+from ticketlock.cli._options import Duration, table_options, waiting_options
+from ticketlock.cli._settings import settings_of
 from ticketlock.cli._signals import ENDING, Signals
-from ticketlock.cli._waiting import WaitOptions, stand_in_line, waiting_options
-from ticketlock.cli._wording import plain
+from ticketlock.cli._waiting import WaitOptions, stand_in_line
+from ticketlock.report import plain
 
 _STDIN, _STDOUT = 0, 1
 

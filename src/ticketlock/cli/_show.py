@@ -1,128 +1,49 @@
 """``ticketlock ls`` and ``ticketlock show``: the locks in the table."""
 
-import json
-import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import click
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from ticketlock import LockName, LockState, LockSummary, LockTable, TableRefused, UnsupportedFormat
-from ticketlock.cli._advice import Advice, advice_on
+from ticketlock import LockName, LockState
 from ticketlock.cli._exits import CONFIGURATION, OUTPUT_LOST, UNAVAILABLE, USAGE, Explained
-from ticketlock.cli._settings import namespace_option, settings_of, table_options
-from ticketlock.cli._verdicts import Judged, NextStep, TimedVerdict, judge, left_ms, verdict_on
-from ticketlock.cli._watching import every_option, watch, watch_option
-from ticketlock.cli._wording import (
-    Columns,
-    Ending,
-    console,
-    decided,
+from ticketlock.cli._options import (
+    every_option,
+    json_option,
+    namespace_option,
+    only_namespace_option,
+    prefix_option,
+    table_options,
+    watch_option,
+    wide_option,
+)
+from ticketlock.cli._settings import settings_of
+from ticketlock.cli._units_reports import json_of
+from ticketlock.cli._watching import watch
+from ticketlock.cli._wording import Columns, Ending, console
+from ticketlock.locks import Decided, ForcedRelease, Holder, LimitSet, Row
+from ticketlock.report import (
+    ORDERS,
+    URGENT,
+    Judged,
+    Listed,
+    advice_on,
+    decisions,
+    judge,
     lease,
+    left_ms,
     permits_and_who_set_them,
     plain,
+    read_list,
     short_owner,
     span,
+    verdict_on,
 )
-from ticketlock.locks import Decided, ForcedRelease, Holder, LimitSet, LockItem, Row, first_in_line
-from ticketlock.wire import at_once
-
-json_option = click.option("--json", "as_json", is_flag=True, help="JSON, for programs.")
-wide_option = click.option("--wide", is_flag=True, help="Show whole names, such as ARNs; in a pipe they always are.")
-
-# Reading one lock takes one request.
-_READS_AT_ONCE = 16
 
 
-@dataclass(frozen=True)
-class Listed:
-    """One lock of a list.
-
-    Attributes:
-        lock: what the Scan of the table has returned of it.
-        front: its holders, and its queue as far as the first waiter; None if this caller may not read it, or if there
-            is neither a holder nor a waiter, or it is in a newer format.
-        is_newer: whether a newer version has written it, so that this one cannot read it.
-    """
-
-    lock: LockSummary
-    front: LockState | None
-    is_newer: bool = False
-
-    @property
-    def holders(self) -> list[dict[str, Any]]:
-        """The holders, the one that has held it longest first."""
-        by_age = sorted(self._stored_holders, key=lambda holder: holder.since_ms)
-        return [_holder(each, self.now_ms) for each in by_age]
-
-    @property
-    def now_ms(self) -> int:
-        """When it was read in detail, in table time; 0 if it was not."""
-        return 0 if self.front is None else self.front.now.likely_ms
-
-    @property
-    def first(self) -> Row | None:
-        """The first in line."""
-        return None if self.front is None else first_in_line(self.front)
-
-    @property
-    def oldest_waiter(self) -> dict[str, Any] | None:
-        """The first in line, for JSON."""
-        return None if self.front is None or self.first is None else _waiter(self.first, self.front)
-
-    @property
-    def waiting(self) -> int:
-        """How many wait, as the lock item counts them; without the crashed ones before the first in line, and 0 if
-        there is no other. A count may outlast its waiter.
-        """
-        if self.front is None or self.front.item is None:
-            return self.lock.waiting
-        if (first := self.first) is None:
-            return 0
-        item = self.front.item
-        crashed = sum(item.void_up_to < row.ticket < first.ticket for row in self.front.rows)
-        return max(1, item.waiting - crashed)
-
-    def judged(self) -> Judged:
-        """The verdict on it; see ``judge``."""
-        if self.is_newer:
-            return Judged(TimedVerdict("newer format"), next=NextStep.UPGRADE)
-        if self.front is None and not self.lock.held and not self.lock.waiting:
-            return Judged(TimedVerdict("free" if self.lock.permits else "closed"))
-        return judge(self.front)
-
-    @property
-    def advice(self) -> Advice | None:
-        """What to do about it; None for nothing."""
-        if self.is_newer:
-            return Advice("a newer version of ticketlock has written it: upgrade this one to see it")
-        return advice_on(self.lock.lock, self.front)
-
-    @property
-    def held_since_ms(self) -> float:
-        """Since when it is held, by table time; infinity if there is no holder."""
-        return min((holder.since_ms for holder in self._stored_holders), default=math.inf)
-
-    @property
-    def lease_until_ms(self) -> float:
-        """When the first lease of a holder ends, by table time; infinity if there is no holder."""
-        return min((holder.lease_until_ms for holder in self._stored_holders), default=math.inf)
-
-    @property
-    def _stored_holders(self) -> Sequence[Holder]:
-        return () if self.front is None or self.front.item is None else self.front.item.holders
-
-    @property
-    def waited_since_ms(self) -> float:
-        """Since when the first in line has waited, by table time; infinity if there is no waiter."""
-        return math.inf if self.first is None else self.first.created_at_ms
-
-
-def summary(listed: Listed, judged: Judged) -> dict[str, Any]:
+def summary(listed: Listed) -> dict[str, Any]:
     """One lock of a list, for JSON."""
     lock = listed.lock
     return {
@@ -135,9 +56,9 @@ def summary(listed: Listed, judged: Judged) -> dict[str, Any]:
         "waiting": listed.waiting,
         "fencingToken": lock.fencing_token,
         "meanHoldSeconds": _seconds(lock.mean_hold_ms),
-        **_judged(judged),
-        "holders": listed.holders,
-        "oldestWaiter": listed.oldest_waiter,
+        **_judged(listed.judged),
+        "holders": [_holder(each, listed.now_ms) for each in _by_age(listed)],
+        "oldestWaiter": None if listed.front is None or listed.first is None else _waiter(listed.first, listed.front),
     }
 
 
@@ -145,28 +66,34 @@ def list_table(locks: Iterable[Listed], *, wide: bool = False) -> Columns:
     """Locks, for people; with whole owners or only so much of them as there is room for."""
     made = Columns(("entity", "namespace", "holder"), ("held for", "waiting", "oldest", "permits"))
     for listed in locks:
-        lock, holders, waiter = listed.lock, listed.holders, listed.oldest_waiter
+        lock, first = listed.lock, listed.first
         permits = f"{lock.permits} set" if lock.permits_are_set else str(lock.permits)
-        held_by = _first_of(holders, wide=wide) if holders or not lock.held else f"? ({lock.held})"
+        held_by = _first_of(listed, wide=wide) if listed.holders or not lock.held else f"? ({lock.held})"
         made.add(
             _name_cell(plain(lock.lock.entity), wide=wide),
             plain(lock.lock.namespace),
             "newer format" if listed.is_newer else _name_cell(held_by, wide=wide),
-            span(round(holders[0]["heldForSeconds"] * 1_000)) if holders else "-",
+            span(listed.now_ms - _by_age(listed)[0].since_ms) if listed.holders else "-",
             str(listed.waiting),
-            span(round(waiter["waitingForSeconds"] * 1_000)) if waiter else "-",
+            "-" if first is None else span(listed.now_ms - first.created_at_ms),
             "closed" if lock.permits == 0 else permits,
         )
     return made
 
 
-def _first_of(holders: list[dict[str, Any]], *, wide: bool) -> str:
+def _by_age(listed: Listed) -> list[Holder]:
+    """The holders, the one that has held it longest first."""
+    return sorted(listed.holders, key=lambda holder: holder.since_ms)
+
+
+def _first_of(listed: Listed, *, wide: bool) -> str:
+    holders = _by_age(listed)
     if not holders:
         return "-"
     more = f" and {len(holders) - 1} more" if len(holders) > 1 else ""
-    is_over = all(each["leaseEndsInSeconds"] <= 0 for each in holders)
-    shared = " (shared)" if holders[0]["shared"] else ""
-    return _owner(holders[0]["owner"], wide=wide) + more + shared + (" (expired)" if is_over else "")
+    is_over = all(each.lease_until_ms <= listed.now_ms for each in holders)
+    shared = " (shared)" if holders[0].shared else ""
+    return _owner(holders[0].owner, wide=wide) + more + shared + (" (expired)" if is_over else "")
 
 
 def _owner(owner: str, *, wide: bool) -> str:
@@ -230,26 +157,12 @@ def state_tables(
         facts.append(f"left: {plain(item.data_left)}")
     shown = [Text("; ".join(facts)), *map(Text, decisions(item, found.now.likely_ms, wide=wide))]
     if (advice := advice_on(lock, found)) is not None:
-        shown += _next(advice.typed(typed))
+        advice = advice.typed(typed)
+        shown.append(Text(f"next: {advice.text}{'' if advice.command is None else ':'}"))
+        if advice.command is not None:
+            # On one line, however narrow the terminal is: it is pasted.
+            shown.append(Text(advice.command, no_wrap=True, overflow="ignore"))
     return Group(title, *shown, _holders(item.holders, found.now.likely_ms, wide=wide), _waiters(found, wide=wide))
-
-
-def _next(advice: Advice) -> Iterator[Text]:
-    yield Text(f"next: {advice.text}{'' if advice.command is None else ':'}")
-    if advice.command is not None:
-        # On one line, however narrow the terminal is: it is pasted.
-        yield Text(advice.command, no_wrap=True, overflow="ignore")
-
-
-def decisions(item: LockItem, now_ms: int, *, wide: bool) -> Iterator[str]:
-    """What operators have decided about the lock: who, when and why."""
-    if item.limit_set is not None:
-        yield f"limit set to {item.limit_set.permits}, {decided(item.limit_set, now_ms)}"
-    if item.limit_unset is not None:
-        yield f"limit unset, {decided(item.limit_unset, now_ms)}"
-    if (forced := item.last_forced) is not None:
-        whom = f"{_owner(forced.owner, wide=wide)}, fencing token {forced.fencing_token}"
-        yield f"taken by force from {whom}, {decided(forced, now_ms)}"
 
 
 def _holders(holders: Sequence[Holder], now_ms: int, *, wide: bool) -> RenderableType:
@@ -259,26 +172,17 @@ def _holders(holders: Sequence[Holder], now_ms: int, *, wide: bool) -> Renderabl
     data = ("data",) if any(each.data for each in holders) else ()
     made = Columns(("holder", "verdict"), ("lease", "renewed", "held for", "fencing token"), data)
     for each in holders:
-        verdict = verdict_on(each, now_ms)
+        verdict, rest_ms = verdict_on(each, now_ms), left_ms(each, now_ms)
         made.add(
             _name_cell(_owner(each.owner, wide=wide) + (" (shared)" if each.shared else ""), wide=wide),
-            _in_words(verdict),
-            _lease_of(each, now_ms),
+            f"expired {span(verdict.for_ms or 0)} ago" if verdict.word == "expired" else verdict.word,
+            span(each.lease_ms) if rest_ms == 0 else f"{span(rest_ms)} of {span(each.lease_ms)}",
             "-" if verdict.word == "granted" else f"{span(max(0, now_ms - each.renewed_ms))} ago",
             span(now_ms - each.since_ms),
             str(each.fencing_token),
             *([plain(each.data or "")] if data else []),
         )
     return made
-
-
-def _in_words(verdict: TimedVerdict) -> str:
-    return f"expired {span(verdict.for_ms or 0)} ago" if verdict.word == "expired" else verdict.word
-
-
-def _lease_of(holder: Holder, now_ms: int) -> str:
-    rest_ms = left_ms(holder, now_ms)
-    return span(holder.lease_ms) if rest_ms == 0 else f"{span(rest_ms)} of {span(holder.lease_ms)}"
 
 
 def _waiters(found: LockState, *, wide: bool) -> RenderableType:
@@ -339,27 +243,18 @@ def _seconds(milliseconds: int | None) -> float | None:
     return None if milliseconds is None else milliseconds / 1_000
 
 
-ORDERS: dict[str, Callable[[Listed], Any]] = {
-    "name": lambda each: each.lock.lock.entity,
-    "held": lambda each: each.held_since_ms,
-    "waiting": lambda each: -each.waiting,
-    "oldest": lambda each: each.waited_since_ms,
-    "lease": lambda each: each.lease_until_ms,
-}
-
-
 @click.command(
     "ls",
     cls=Explained,
     example="ticketlock ls --busy --prefix order- --sort held",
     ends=(0, USAGE, UNAVAILABLE, OUTPUT_LOST, CONFIGURATION),
 )
-@click.option("--namespace", help="Only the locks of this namespace.")
-@click.option("--prefix", default="", help="Only locks whose entity begins with this text.")
+@only_namespace_option
+@prefix_option
 @click.option("--busy", is_flag=True, help="Only locks with a holder or a waiter.")
 @click.option(
     "--sort",
-    type=click.Choice(list(ORDERS)),
+    type=click.Choice([name for name in ORDERS if name != URGENT]),
     default="name",
     help=(
         "By name; or first those held longest, with the most waiters, with the oldest waiter, with the lease that ends "
@@ -393,7 +288,7 @@ def list_locks(
         return sorted(read_list(table, namespace, prefix, busy=busy), key=ORDERS[sort])
 
     def to_json(listed: list[Listed]) -> list[dict[str, Any]]:
-        return [summary(lock, lock.judged()) for lock in listed]
+        return list(map(summary, listed))
 
     if watched:
 
@@ -404,49 +299,11 @@ def list_locks(
         return
     listed = read()
     if as_json:
-        click.echo(_json(to_json(listed)))
+        click.echo(json_of(to_json(listed)))
     elif listed:
         console().print(list_table(listed, wide=wide))
     else:
         click.echo("No locks.", err=True)
-
-
-def read_list(table: LockTable, namespace: str | None, prefix: str, *, busy: bool) -> list[Listed]:
-    """The locks of a namespace, or of all, whose entities begin with a prefix, by name.
-
-    Args:
-        busy: only those with a holder or a waiter.
-    """
-    found = [
-        lock
-        for lock in table.list_locks()
-        if namespace in (None, lock.lock.namespace)
-        and lock.lock.entity.startswith(prefix)
-        and (not busy or lock.held or lock.waiting)
-    ]
-    found.sort(key=lambda lock: (lock.lock.entity, lock.lock.namespace))
-    return [each for each in in_detail(table, found) if not busy or each.lock.held or each.waiting]
-
-
-def in_detail(table: LockTable, locks: Sequence[LockSummary], *, to_the_end: bool = False) -> list[Listed]:
-    """Locks with their holders and their queues.
-
-    Args:
-        to_the_end: whether to read whole queues, or only up to the first waiter.
-    """
-
-    def read(lock: LockSummary) -> Listed:
-        if not lock.held and not lock.waiting:
-            return Listed(lock, None)
-        try:
-            return Listed(lock, table.inspect(lock.lock, to_the_end=to_the_end))
-        except TableRefused:
-            # A caller that may list all locks may lack the permission to read some.
-            return Listed(lock, None)
-        except UnsupportedFormat:
-            return Listed(lock, None, is_newer=True)
-
-    return at_once([partial(read, lock) for lock in locks], _READS_AT_ONCE)
 
 
 @click.command(
@@ -481,10 +338,6 @@ def show(
     if watched:
         watch(read, every_s=every, to_json=to_json if as_json else None, report=report)
     elif as_json:
-        click.echo(_json(to_json(read())))
+        click.echo(json_of(to_json(read())))
     else:
         console().print(report(read(), None))
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, indent=2, ensure_ascii=False)

@@ -12,17 +12,29 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.table import Table
 from rich.text import Text
 
-from ticketlock.cli._advice import needs_you, tone_of_unit, unit_step
 from ticketlock.cli._exits import CONFIGURATION, OUTPUT_LOST, UNAVAILABLE, USAGE, Explained
-from ticketlock.cli._reading import ORDERS, URGENT, Line, TableReader, TableReading, reading_options
-from ticketlock.cli._settings import settings_of, table_options
-from ticketlock.cli._show import json_option, summary, wide_option
-from ticketlock.cli._units import listed_json
-from ticketlock.cli._units_reports import ListedUnit, state_of, unfinished_told
-from ticketlock.cli._verdicts import NextStep, Tone, left_ms
-from ticketlock.cli._watching import every_option, watch
-from ticketlock.cli._wording import Ending, console, fits, plain, short_owner, short_span
+from ticketlock.cli._options import every_option, json_option, reading_options, table_options, wide_option
+from ticketlock.cli._settings import settings_of
+from ticketlock.cli._show import summary
+from ticketlock.cli._units import Desk, listed_json
+from ticketlock.cli._watching import watch
+from ticketlock.cli._wording import Ending, console, fits
 from ticketlock.locks import DEFAULT_NAMESPACE
+from ticketlock.report import (
+    ORDERS,
+    URGENT,
+    Listed,
+    ListedUnit,
+    NextStep,
+    TableReader,
+    TableReading,
+    Tone,
+    left_ms,
+    plain,
+    short_owner,
+    short_span,
+    state_of,
+)
 
 _LEAST_CELLS = {"lock": 12, "holder": 8}
 """What is shown of a name if there is no room for more; what is in other columns is not cut."""
@@ -62,11 +74,11 @@ class Top:
         """A reading, for programs."""
         units = reading.shown_units
         return {
-            "table": self.reader.settings.table_name,
+            "table": self.reader.name,
             "place": self.place,
             "readAtMs": reading.now_ms,
-            "locks": [summary(line.listed, line.judged) for line in reading.shown_locks],
-            "unitsTable": self.reader.settings.units_table if units is not None else None,
+            "locks": [summary(each) for each in reading.shown_locks],
+            "unitsTable": self.reader.units_name,
             "units": None if units is None else [listed_json(unit) for unit in units],
             "strangeRows": reading.strange,
         }
@@ -93,8 +105,8 @@ class Top:
         read_at, locks, units = datetime.fromtimestamp(reading.now_ms / 1_000, UTC), reading.locks, reading.units
         counts = [
             f"{len(locks):,} busy, ",
-            f"{sum(line.judged.is_stuck for line in locks):,} stuck, ",
-            f"{sum(line.listed.waiting for line in locks):,} waiting",
+            f"{sum(each.judged.is_stuck for each in locks):,} stuck, ",
+            f"{sum(each.waiting for each in locks):,} waiting",
         ]
         if units is not None:
             states = [state_of(each.unit) for each in units]
@@ -102,7 +114,7 @@ class Top:
             counts.append(f"; units: {each or 'none'}")
         if reading.strange:
             counts.append(f", {reading.strange:,} rows of no unit")
-        place = f"{read_at:%Y-%m-%dT%H:%M:%SZ}, table {plain(self.reader.settings.table_name)} in {self.place}"
+        place = f"{read_at:%Y-%m-%dT%H:%M:%SZ}, table {plain(self.reader.name)} in {self.place}"
         return Text(f"{place}\n{''.join(counts)}", no_wrap=True, overflow="ellipsis")
 
 
@@ -168,44 +180,44 @@ class _Grid:
         return made
 
 
-def _locks_table(lines: Sequence[Line], *, wide: bool) -> _Grid:
+def _locks_table(locks: Sequence[Listed], *, wide: bool) -> _Grid:
     made = _Grid("lock", "verdict", "lease", "holder", "queue", "oldest", "next", wide=wide)
-    for line in lines:
-        listed, first = line.listed, line.judged.first
+    for listed in locks:
+        first = listed.judged.first
         lock = listed.lock.lock
         namespace = "" if lock.namespace == DEFAULT_NAMESPACE else f"{plain(lock.namespace)}/"
         made.add_row(
             Ending(plain(lock.entity), _LEAST_CELLS["lock"], kept=namespace),
-            _verdict(line),
-            _lease(line),
-            Ending(_holder(line, wide=wide), _LEAST_CELLS["holder"]),
+            _verdict(listed),
+            _lease(listed),
+            Ending(_holder(listed, wide=wide), _LEAST_CELLS["holder"]),
             str(listed.waiting),
             "-" if first is None else short_span(listed.now_ms - first.created_at_ms),
-            _step(line.judged.next.value, is_urgent=line.judged.is_stuck),
+            _step(listed.judged.next.value, is_urgent=listed.judged.is_stuck),
         )
     return made
 
 
-def _lease(line: Line) -> str:
-    holder = line.judged.holder
-    if holder is None or line.judged.verdict.word == "expired":
+def _lease(listed: Listed) -> str:
+    holder = listed.judged.holder
+    if holder is None or listed.judged.verdict.word == "expired":
         return "-"
-    return short_span(left_ms(holder, line.listed.now_ms))
+    return short_span(left_ms(holder, listed.now_ms))
 
 
-def _holder(line: Line, *, wide: bool) -> str:
-    holder, number, closed_by = line.judged.holder, len(line.listed.holders), line.judged.closed_by
+def _holder(listed: Listed, *, wide: bool) -> str:
+    holder, number, closed_by = listed.judged.holder, len(listed.holders), listed.judged.closed_by
     if holder is None:
         return "-" if closed_by is None else f"by {plain(closed_by)}"
     owner = plain(holder.owner if wide else short_owner(holder.owner))
-    return owner + (f", {line.judged.alike} of {number}" if number > 1 else "")
+    return owner + (f", {listed.judged.alike} of {number}" if number > 1 else "")
 
 
-def _verdict(line: Line) -> Text:
-    verdict = line.judged.verdict
+def _verdict(listed: Listed) -> Text:
+    verdict = listed.judged.verdict
     is_timed = verdict.for_ms is not None and verdict.word != "renewing"
     shown = f"{verdict.word} {short_span(verdict.for_ms or 0)}" if is_timed else verdict.word
-    return Text(shown, style=_STYLES[line.judged.tone])
+    return Text(shown, style=_STYLES[listed.judged.tone])
 
 
 def _units_table(units: Sequence[ListedUnit]) -> _Grid:
@@ -216,12 +228,12 @@ def _units_table(units: Sequence[ListedUnit]) -> _Grid:
         over = "" if state != "expired" or lease_s is None else f" {short_span(round(-lease_s * 1_000))}"
         made.add_row(
             unit.unit,
-            Text(f"{state}{over}", style=_STYLES[tone_of_unit(listed)]),
+            Text(f"{state}{over}", style=_STYLES[listed.tone]),
             short_span(round(unit.age_s * 1_000)),
             "-" if lease_s is None or state == "expired" else short_span(round(lease_s * 1_000)),
             "?" if unit.items is None else str(unit.items),
-            unfinished_told(listed),
-            _step(unit_step(listed), is_urgent=needs_you(listed)),
+            listed.unfinished_told,
+            _step(listed.step, is_urgent=listed.needs_you),
         )
     return made
 
@@ -269,7 +281,8 @@ def top(
     ones.
     """
     settings = settings_of(context)
-    reader = TableReader.of(settings, namespace=namespace, prefix=prefix, stuck=stuck, order=sort)
+    table, units = settings.lock_table(), Desk(settings) if settings.units_table else None
+    reader = TableReader(table=table, units=units, namespace=namespace, prefix=prefix, stuck=stuck, order=sort)
     shown = Top(reader=reader, place=settings.place(), wide=wide or not console().is_terminal)
     if not once:
         watch(reader.read, every_s=every, to_json=shown.to_json if as_json else None, report=shown.report)

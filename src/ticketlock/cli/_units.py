@@ -6,12 +6,11 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any, ClassVar, TextIO
 
 import click
 
-from ticketlock.cli._advice import needs_you, unit_step
 from ticketlock.cli._exits import (
     ANSWER_WAS_NO,
     CONFIGURATION,
@@ -25,56 +24,51 @@ from ticketlock.cli._exits import (
     Explained,
     first_sentence,
 )
-from ticketlock.cli._settings import CommandSettings, settings_of, units_group_options, units_options
-from ticketlock.cli._show import json_option
+from ticketlock.cli._options import json_option, units_group_options, units_options, yes_option
+from ticketlock.cli._settings import CommandSettings, settings_of
 from ticketlock.cli._streams import telling
 from ticketlock.cli._units_reports import (
-    ListedUnit,
     entry_json,
     item_told,
-    items_told,
     json_of,
     mark_json,
     marks_table,
+    receipt_json,
+    receipt_told,
     shown_json,
     shown_table,
-    state_of,
     state_with_time,
     to_correct,
     unit_json,
     units_table,
 )
-from ticketlock.cli._wording import confirm, console, plain
+from ticketlock.cli._wording import confirm, console
 from ticketlock.errors import (
     CommittedUnfinished,
     InvalidUnitRequest,
     OutcomeUnknown,
     RequestNotApplied,
-    TableError,
     TableNotFound,
     TableRefused,
     UnsupportedFormat,
 )
 from ticketlock.locks import this_user
+from ticketlock.report import ListedUnit, UnitsReader, items_told, plain, state_of
 from ticketlock.units import FoundMark, OpenUnit, Outcome, Record, UnitTable
-from ticketlock.units._records import DEFAULT_PREFIX, Marks, Strange, UnitRecords, new_id
+from ticketlock.units._records import DEFAULT_PREFIX, Marks, Strange, new_id
 from ticketlock.units._recovery import (
     Correction,
-    Counted,
     Settled,
     correct,
     corrections,
-    count_unfinished,
     inspect,
-    open_units,
+    inspect_name,
     roll_back,
     unfinished,
 )
 from ticketlock.units._recovery import repair as repaired
 from ticketlock.units._recovery import settle as settled
-from ticketlock.units._unit_of_work import UnitsTable
 from ticketlock.units._words import LOW_LEVEL, Tables
-from ticketlock.wire import ForkingSteps, T
 
 # Part of the error of a table with other keys.
 _OF_ANOTHER_KIND = "ValidationException"
@@ -85,12 +79,6 @@ _ORDERS: dict[str, Callable[[OpenUnit], Any]] = {
     "items": lambda unit: -(unit.items or 0),
     "state": state_of,
 }
-
-_MOST_COUNTED = 20
-_MOST_ITEMS_READ = 2_000
-"""Of all units together."""
-_LATE_S = 5
-"""By then a process that lives has finished the items of its unit, usually."""
 
 _TOLD = {
     "dropped": "dropped: the item keeps its old value",
@@ -142,50 +130,26 @@ def explaining(settings: CommandSettings) -> Iterator[None]:
         raise Ended(f"{error}{hint if _OF_ANOTHER_KIND in str(error) else ''}", CONFIGURATION) from error
 
 
-class Desk:
+class Desk(UnitsReader):
     """What an operator's commands for units work with."""
 
     def __init__(self, settings: CommandSettings) -> None:
-        name = settings.units_table_name
+        super().__init__(settings.units_table_name, client=settings.client())
         self.settings = settings
-        self.records = UnitRecords(name)
-        self._performer = UnitsTable(name, client=settings.client())
 
-    def perform(self, steps: ForkingSteps[T]) -> T:
-        """Perform the requests that the steps yield."""
-        return self._performer.perform_steps(steps)
-
-    def read_open(self, strange: Callable[[Strange], object]) -> list[ListedUnit]:
-        """The open units, the oldest first, and what is left of the oldest committed ones."""
-        units = self.perform(open_units(self.records, strange))
-        late = [each for each in units if state_of(each) == "committed" and (each.ended_for_s or 0) > _LATE_S]
-        listed = {each.unit: ListedUnit(each, uncertain="unread") for each in late}
-        room = _MOST_ITEMS_READ
-        # What a table of items answers must not hide the units.
-        with suppress(TableError):
-            # A large one leaves the small ones their room.
-            for each in sorted(late[:_MOST_COUNTED], key=lambda unit: unit.items or 0):
-                # A row, or what is packed in it, that no unit has written, or a newer version.
-                with suppress(InvalidUnitRequest, UnsupportedFormat):
-                    counted = self.perform(count_unfinished(self.records, each.unit, room))
-                    room -= counted.read
-                    listed[each.unit] = _listed(each, counted)
-        return [listed.get(each.unit, ListedUnit(each)) for each in units]
+    def read_open(self, strange: Callable[[Strange], object], most: int | None = None) -> list[ListedUnit]:
+        """See ``UnitsReader``; an error ends the command."""
+        with explaining(self.settings):
+            return super().read_open(strange, most)
 
     def table(self, name: str) -> UnitTable:
         """A table of users."""
-        return self.perform(Tables(self.records.table).table(name, "table"))
-
-
-def _listed(unit: OpenUnit, counted: Counted) -> ListedUnit:
-    if counted.unfinished or (counted.are_all and not counted.are_refused):
-        return ListedUnit(unit, counted.unfinished)
-    return ListedUnit(unit, uncertain="no permission" if counted.are_refused else "unread")
+        return self.perform_steps(Tables(self.table_name).table(name, "table"))
 
 
 def listed_json(listed: ListedUnit) -> dict[str, Any]:
     """A unit of a list, with what to do about it."""
-    return {**unit_json(listed), "next": unit_step(listed), "isStuck": needs_you(listed)}
+    return {**unit_json(listed), "next": listed.step, "isStuck": listed.needs_you}
 
 
 def no_record(unit: str, table: str) -> Ended:
@@ -220,7 +184,7 @@ def list_units(context: click.Context, sort: str, as_json: bool) -> None:
         if isinstance(error, UnsupportedFormat):
             click.echo(f"ticketlock: {plain(str(error))}", err=True)
             return
-        click.echo(f"ticketlock: a row of {plain(desk.records.table)} is not a unit's: {plain(error.value)}", err=True)
+        click.echo(f"ticketlock: a row of {plain(desk.table_name)} is not a unit's: {plain(error.value)}", err=True)
 
     listed = sorted(desk.read_open(strange), key=lambda each: _ORDERS[sort](each.unit))
     if as_json:
@@ -236,21 +200,32 @@ def list_units(context: click.Context, sort: str, as_json: bool) -> None:
     example="ticketlock units show 01KAQBT0E4SA1M0SPPS3EJ8KYB --values",
     ends=(0, USAGE, UNAVAILABLE, OUTPUT_LOST, LEASE_LOST, CONFIGURATION),
 )
-@click.argument("unit")
-@click.option("--values", is_flag=True, help="Show the values that it writes, too.")
+@click.argument("unit", required=False)
+@click.option("--name", metavar="TEXT", help="In place of UNIT: which unit of this name was committed.")
+@click.option("--values", is_flag=True, help="Show the values that it writes, too; of a name, its result.")
 @json_option
 @units_options
 @click.pass_context
-def show(context: click.Context, unit: str, values: bool, as_json: bool) -> None:
+def show(context: click.Context, unit: str | None, name: str | None, values: bool, as_json: bool) -> None:
     """Show the record of UNIT, which of its items carry its mark, and who has corrected items of it.
 
-    Of the items it shows only the keys, unless --values is given.
+    Of the items it shows only the keys, unless --values is given. A name that is not used stays free.
     """
     desk = Desk(settings_of(context))
-    shown = desk.perform(inspect(desk.records, unit))
+    if unit is None or name is not None:
+        if unit is not None or name is None:
+            raise click.UsageError("UNIT and --name: give one of them")
+        receipt = desk.perform_steps(inspect_name(desk.table_name, name))
+        if receipt is None:
+            why = "no unit of it was committed, or it is forgotten"
+            raise Ended(f"the name {plain(name)} has no receipt in '{plain(desk.table_name)}': {why}", LEASE_LOST)
+        told = receipt_json(name, receipt, values=values)
+        click.echo(json_of(told) if as_json else receipt_told(told))
+        return
+    shown = desk.perform_steps(inspect(desk.records, unit))
     if shown is None:
-        raise no_record(unit, desk.records.table)
-    corrected = desk.perform(corrections(desk.records, unit))
+        raise no_record(unit, desk.table_name)
+    corrected = desk.perform_steps(corrections(desk.records, unit))
     if as_json:
         click.echo(json_of(shown_json(shown, corrected, values=values)))
     else:
@@ -272,7 +247,7 @@ def settle(context: click.Context, unit: str, as_json: bool) -> None:
     It does not ask for confirmation: any unit that meets its marks does the same.
     """
     desk = Desk(settings_of(context))
-    end = desk.perform(settled(desk.records, unit))
+    end = desk.perform_steps(settled(desk.records, unit))
     _tell_end(desk, unit, end, as_json=as_json)
     if end.outcome is Outcome.PENDING:
         assert end.unit is not None
@@ -285,7 +260,7 @@ def settle(context: click.Context, unit: str, as_json: bool) -> None:
     ends=(0, ANSWER_WAS_NO, USAGE, UNAVAILABLE, OUTPUT_LOST, LEASE_LOST, CONFIGURATION),
 )
 @click.argument("unit")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@yes_option
 @json_option
 @units_options
 @click.pass_context
@@ -295,12 +270,12 @@ def rollback(context: click.Context, unit: str, yes: bool, as_json: bool) -> Non
     If its process is alive, its commit fails with UnitRolledBack.
     """
     desk = Desk(settings_of(context))
-    shown = desk.perform(inspect(desk.records, unit))
+    shown = desk.perform_steps(inspect(desk.records, unit))
     if shown is not None and shown.unit.state is Outcome.PENDING:
         click.echo(f"{state_with_time(shown.unit)}; {items_told(shown.unit.items)}", err=True)
         if not yes:
             confirm(f"Roll the unit {unit} of {desk.settings.units_place()} back?")
-    end = desk.perform(roll_back(desk.records, unit))
+    end = desk.perform_steps(roll_back(desk.records, unit))
     if end.outcome is Outcome.COMMITTED:
         assert end.unit is not None
         if as_json:
@@ -321,7 +296,7 @@ def _tell_end(desk: Desk, unit: str, end: Settled, *, as_json: bool) -> None:
         elif end.unit is not None and end.outcome is not Outcome.PENDING:
             click.echo(done)
     if end.outcome is Outcome.FORGOTTEN:
-        raise no_record(unit, desk.records.table)
+        raise no_record(unit, desk.table_name)
     if isinstance(end.failed, InvalidUnitRequest):
         # The error's text may contain values of items.
         show = desk.settings.command(f"ticketlock units show {unit}")
@@ -367,7 +342,7 @@ def _told(unit: str, end: Settled) -> str:
 @click.option("--drop", is_flag=True, help="Drop what the unit writes: the item keeps its old value.")
 @click.option("--by", metavar="TEXT", default=this_user, help="Who decides.  [default: the user, and the host]")
 @click.option("--why", default="", help="For what reason.")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@yes_option
 @units_options
 @click.pass_context
 def correct_item(
@@ -392,7 +367,7 @@ def correct_item(
     data = desk.table(table)
     where = data.key_alone("key", LOW_LEVEL.item("key", _read("KEY", key)))
     if item is None and not drop:
-        found = desk.perform(unfinished(desk.records, unit, data, where))
+        found = desk.perform_steps(unfinished(desk.records, unit, data, where))
         if found.image is None:
             click.echo("The unit deletes this item.", err=True)
         else:
@@ -400,11 +375,11 @@ def correct_item(
         return
     image = None if item is None else LOW_LEVEL.item("item", _read("--item", item.read()))
     if not yes:
-        found = desk.perform(unfinished(desk.records, unit, data, where))
+        found = desk.perform_steps(unfinished(desk.records, unit, data, where))
         instead = "its old value" if image is None else "the given value"
         confirm(f"Give {item_told(found.entry)} {instead}, for good, for a unit of {desk.settings.units_place()}?")
     correction = Correction(new_id(int(time.time() * 1_000)), image, by, why)
-    done = desk.perform(correct(desk.records, unit, data, where, correction))
+    done = desk.perform_steps(correct(desk.records, unit, data, where, correction))
     with telling(_TOLD[done]):
         click.echo(_TOLD[done])
 
@@ -443,7 +418,7 @@ def _decode_binaries(value: Any) -> Any:
     help="The prefix of the attributes that units add to your items.",
 )
 @click.option("--write", is_flag=True, help="Write, after a confirmation; without it, only list what would be done.")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@yes_option
 @click.option(
     "--lost-records",
     is_flag=True,
@@ -465,18 +440,18 @@ def repair(
     if write and not yes:
         lost = ", and those whose record is missing," if lost_records else ""
         which = f"the marks of ended units{lost} in '{plain(data.name)}'"
-        records = f"as the records in '{plain(desk.records.table)}' say"
+        records = f"as the records in '{plain(desk.table_name)}' say"
         confirm(f"Finish or remove {which}, {records} ({settings.place()})?")
-    found = desk.perform(repaired(data, desk.records, marks, write=write, lost_records=lost_records))
+    found = desk.perform_steps(repaired(data, desk.records, marks, write=write, lost_records=lost_records))
     with telling(f"'{plain(data.name)}' was {'repaired' if write else 'read'}"):
         if as_json:
-            shown = {"table": data.name, "unitsTable": desk.records.table, "written": write}
+            shown = {"table": data.name, "unitsTable": desk.table_name, "written": write}
             click.echo(json_of({**shown, "marks": [mark_json(each) for each in found]}))
         else:
             _tell_repair(data.name, found, write=write)
     left = Counter(each.record for each in found if each.needs_you)
     if left:
-        raise Ended(_left(left, desk.records.table), CONFIGURATION)
+        raise Ended(_left(left, desk.table_name), CONFIGURATION)
 
 
 def _tell_repair(name: str, found: Sequence[FoundMark], *, write: bool) -> None:

@@ -3,41 +3,20 @@
 import base64
 import json
 import shlex
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from ticketlock.cli._wording import Columns, Ending, lease, plain, span
+from ticketlock.cli._wording import Columns, Ending
+from ticketlock.report import ListedUnit, lease, plain, span, state_of
 from ticketlock.units import FoundMark, OpenUnit, Outcome
-from ticketlock.units._records import Entry
+from ticketlock.units._records import Entry, Receipt
 from ticketlock.units._recovery import Corrected, Inspected, Shown
 from ticketlock.units._words import PYTHON
 from ticketlock.wire import Item
-
-UnitWord = Literal["pending", "saved", "expired", "committed", "rolled back", "closed"]
-
-
-Uncertain = Literal["unread", "no permission"]
-
-
-@dataclass(frozen=True, slots=True)
-class ListedUnit:
-    """An open unit.
-
-    Attributes:
-        unit: its record.
-        unfinished: how many items of a committed one are not finished, of those that were read; None if that is not
-            known.
-        uncertain: why it is not known, of a unit that should have been finished by now.
-    """
-
-    unit: OpenUnit
-    unfinished: int | None = None
-    uncertain: Uncertain | None = None
 
 
 def unit_json(listed: ListedUnit) -> dict[str, Any]:
@@ -68,6 +47,22 @@ def shown_json(shown: Shown, corrected: Sequence[Corrected], *, values: bool) ->
         for each in corrected
     ]
     return {**_unit_json(shown.unit), "items": items, "corrections": corrections}
+
+
+def receipt_json(name: str, receipt: Receipt, *, values: bool) -> dict[str, Any]:
+    """The receipt of a name; the result as it is stored: JSON is a text."""
+    outcome = Outcome.COMMITTED if receipt.is_committed else Outcome.ROLLED_BACK
+    told = {"name": name, "outcome": outcome.value, "unit": receipt.unit if receipt.is_committed else None}
+    return {**told, "result": receipt.row.get("result")} if values else told
+
+
+def receipt_told(told: Mapping[str, Any]) -> str:
+    """The same, for people."""
+    if told["unit"] is None:
+        return "given up: no unit of this name was committed"
+    result = told.get("result")
+    shown = "" if result is None else f"; result {plain(result.get('S') or json_of(result, None))}"
+    return f"committed, by the unit {told['unit']}{shown}"
 
 
 def to_correct(unit: str, entry: Entry) -> tuple[str, str]:
@@ -103,21 +98,6 @@ def json_of(value: Any, indent: int | None = 2) -> str:
     return json.dumps(value, indent=indent, ensure_ascii=False, default=_base64)
 
 
-def state_of(unit: OpenUnit) -> UnitWord:
-    """The state of a unit, in the word that tables and JSON have for it.
-
-    ``pending`` or ``saved`` while its lease runs, then ``expired``; ``committed`` or ``rolled back`` until all of its
-    items are finished, then ``closed``.
-    """
-    if unit.is_closed:
-        return "closed"
-    if unit.state is not Outcome.PENDING:
-        return "committed" if unit.state is Outcome.COMMITTED else "rolled back"
-    if unit.lease_ends_in_s is not None and unit.lease_ends_in_s <= 0:
-        return "expired"
-    return "saved" if unit.is_saved else "pending"
-
-
 def state_with_time(unit: OpenUnit) -> str:
     """The state with its time: ``pending, lease 48 s left``."""
     state, lease_ms = state_of(unit), _ms(unit.lease_ends_in_s or 0)
@@ -130,23 +110,9 @@ def state_with_time(unit: OpenUnit) -> str:
     return f"{state}, {ended}{by}" if state == "closed" else f"{ended}{by}"
 
 
-def items_told(number: int | None) -> str:
-    """How many items; ``? items`` if the rows that list them are missing."""
-    if number is None:
-        return "? items"
-    return "1 item" if number == 1 else f"{number} items"
-
-
 def item_told(entry: Entry) -> str:
     """A table and a key, for people."""
     return f"{plain(entry.table)} {_key(entry.key)}"
-
-
-def unfinished_told(listed: ListedUnit) -> str:
-    """How many items of a committed unit are not finished; ``?`` if that was not read, ``-`` of another unit."""
-    if state_of(listed.unit) != "committed":
-        return "-"
-    return "?" if listed.unfinished is None else str(listed.unfinished)
 
 
 def units_table(units: Sequence[ListedUnit]) -> Columns:
@@ -162,7 +128,7 @@ def units_table(units: Sequence[ListedUnit]) -> Columns:
             span(_ms(unit.age_s)),
             _lease(unit),
             "?" if unit.items is None else str(unit.items),
-            unfinished_told(listed),
+            listed.unfinished_told,
             *([Ending(plain(unit.rolled_back_by or "-"))] if by else []),
         )
     return made

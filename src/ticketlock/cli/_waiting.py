@@ -1,20 +1,16 @@
-"""How a command waits in the queue: its options, and what a signal does meanwhile."""
+"""How a command waits in the queue: what it is told, and what a signal does meanwhile."""
 
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
-
-import click
+from typing import Any
 
 from ticketlock import Lease, RecordWaitExceeded
-from ticketlock.cli._exits import WAIT_IS_OVER, Ended, after_signal
-from ticketlock.cli._settings import CommandSettings, Duration, lease_option, namespace_option
+from ticketlock.cli._exits import Ended, after_signal
+from ticketlock.cli._settings import CommandSettings
 from ticketlock.cli._signals import Signals
-from ticketlock.cli._wording import WaitingLine, plain
-
-F = TypeVar("F", bound=Callable[..., Any])
+from ticketlock.cli._wording import WaitingLine
+from ticketlock.report import plain
 
 _REDRAWN_EVERY_S = 1.0
 
@@ -38,46 +34,6 @@ class WaitOptions:
     quiet: bool
     conflict_exit_code: int
     owner: str | None = None
-
-
-def waiting_options(command: F) -> F:
-    """Add the options for waiting in the queue to a command."""
-    for option in reversed(
-        [
-            namespace_option,
-            click.option(
-                "--wait",
-                type=Duration(forever=True),
-                default=60.0,
-                metavar="TIME|forever",
-                help="How long to wait in line: 90, 5m, 1h30m.  [default: 60s]",
-            ),
-            click.option("--no-wait", is_flag=True, help="Fail at once if the lock is held or has waiters."),
-            click.option(
-                "--wait-if-closed", is_flag=True, help="Wait for a lock that an operator has closed, too; else fail."
-            ),
-            lease_option,
-            click.option("--shared", is_flag=True, help="Hold it together with others that share it."),
-            click.option("--permits", type=int, default=1, show_default=True, help="How many may hold it at once."),
-            click.option("--data", metavar="TEXT", help="Up to 256 bytes that `show` prints beside the holder."),
-            click.option(
-                "--quiet",
-                "-q",
-                is_flag=True,
-                help="Show no status line while waiting; no message if it times out.",
-            ),
-            click.option(
-                "--conflict-exit-code",
-                "-E",
-                type=click.IntRange(0, 255),
-                default=WAIT_IS_OVER,
-                metavar="N",
-                help=f"The exit code when the wait has timed out.  [default: {WAIT_IS_OVER}]",
-            ),
-        ]
-    ):
-        command = option(command)
-    return command
 
 
 class Interrupted(Exception):

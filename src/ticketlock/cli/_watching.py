@@ -12,25 +12,12 @@ from rich.live import Live
 from rich.segment import Segment
 from rich.text import Text
 
-from ticketlock.cli._settings import Duration
 from ticketlock.cli._signals import Signals, Stopped
-from ticketlock.cli._wording import console, span
+from ticketlock.cli._wording import console
 from ticketlock.errors import OutcomeUnknown, RequestNotApplied
+from ticketlock.report import span
 
 T = TypeVar("T")
-Option = Callable[[Callable[..., Any]], Callable[..., Any]]
-
-watch_option = click.option("--watch", "watched", is_flag=True, help="Read again and again, until a signal arrives.")
-
-
-def every_option(default_s: float) -> Option:
-    """The option for the pause between two readings.
-
-    Args:
-        default_s: if it is not given.
-    """
-    help_text = f"How long to pause between two readings.  [default: {default_s:g}s]"
-    return click.option("--every", type=Duration("100ms"), default=default_s, metavar="TIME", help=help_text)
 
 
 def watch(

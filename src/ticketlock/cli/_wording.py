@@ -1,8 +1,6 @@
-"""What people read at a terminal: values in words, tables, and the status line of a wait."""
+"""What people read at a terminal: tables, questions, and the status line of a wait."""
 
 import os
-import re
-import shlex
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -16,81 +14,11 @@ from rich.table import Table
 from rich.text import Text
 
 from ticketlock.cli._exits import ANSWER_WAS_NO, Ended
-from ticketlock.locks import Decided, Position
+from ticketlock.locks import Position
+from ticketlock.report import lease, plain, span
 
 _USUAL_COLUMNS = 80
-_UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
-_TYPED_UNITS = ((86_400, "d"), (3_600, "h"), (60, "m"))
-
 _WIDE = 10_000
-
-_EXECUTION = re.compile(r"arn:[^:]+:states:[^:]*:[^:]*:(?:execution|express):(.+)")
-_OF_A_CLIENT = re.compile(r"(.+)/[0-9a-f]{32}")
-
-
-def plain(text: str) -> str:
-    """A text that another user has chosen, without control characters."""
-    return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)
-
-
-def typed(text: str) -> str:
-    """A text as bash, ksh and zsh read it, also one with signs that a terminal does not show."""
-    if text == plain(text):
-        return shlex.quote(text)
-    return f"$'{''.join(map(_sign_typed, text))}'"
-
-
-def _sign_typed(sign: str) -> str:
-    if sign.isprintable() and sign not in "'\\":
-        return sign
-    return "".join(f"\\x{byte:02x}" for byte in sign.encode())
-
-
-def permits_of(number: int) -> str:
-    """A number of permits, in words."""
-    return "1 permit" if number == 1 else f"{number} permits"
-
-
-def span(milliseconds: int) -> str:
-    """A duration: ``0.4 s``, ``12 s``, ``3.5 min``."""
-    seconds = milliseconds / 1_000
-    for size, unit in _UNITS:
-        if abs(seconds) >= 2 * size:
-            return f"{seconds / size:.1f} {unit}"
-    return f"{seconds:.1f} s" if abs(seconds) < 10 else f"{seconds:.0f} s"
-
-
-def short_span(milliseconds: int) -> str:
-    """A duration in at most five characters, as users type it: ``14s``, ``3m``, ``36h``, ``12d``."""
-    seconds = max(0, milliseconds) / 1_000
-    for size, unit in _TYPED_UNITS:
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f}{unit}"
-    return f"{seconds:.0f}s"
-
-
-def short_owner(owner: str) -> str:
-    """An owner for a table: of an execution, the state machine's name and its own; of a client, no random digits."""
-    found = _EXECUTION.fullmatch(owner) or _OF_A_CLIENT.fullmatch(owner)
-    return owner if found is None else found[1]
-
-
-def lease(rest_ms: int) -> str:
-    """The rest of a lease, or how long ago it expired."""
-    return f"expired {span(-rest_ms)} ago" if rest_ms <= 0 else f"{span(rest_ms)} left"
-
-
-def permits_and_who_set_them(number: int, *, are_set: bool, are_deployed: bool) -> str:
-    """A number of permits, and whether an operator has set it, or it is that of a deployment."""
-    if not are_set:
-        return f"{permits_of(number)}, by deployment" if are_deployed else permits_of(number)
-    return "closed by an operator (0 permits)" if number == 0 else f"{permits_of(number)}, set by an operator"
-
-
-def decided(decision: Decided, now_ms: int) -> str:
-    """When an operator has decided something, who, and why: ``3.2 h ago by ann@bastion: INC-7``."""
-    why = f": {plain(decision.why)}" if decision.why else ", no reason given"
-    return f"{span(max(0, now_ms - decision.at_ms))} ago by {plain(decision.by)}{why}"
 
 
 def console() -> Console:

@@ -6,7 +6,7 @@ import socket
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, fields
 from secrets import token_hex
-from typing import Any
+from typing import Any, Generic, TypedDict, TypeVar
 
 from ticketlock._checks import Refusals, Seconds, boolean, callback, duration_ms, text
 from ticketlock._decorating import Decorator, runs_when_called
@@ -14,8 +14,10 @@ from ticketlock._names import AnyName, text_of
 from ticketlock._value import value
 from ticketlock.client._pace import PaceBounds
 from ticketlock.errors import InvalidLockRequest
-from ticketlock.locks import MAX_LEASE_MS, MIN_LEASE_MS, Claim, LockName, owner_id, record_wait_ms
+from ticketlock.locks import MAX_LEASE_MS, MIN_LEASE_MS, Claim, LockName, Position, owner_id, record_wait_ms
 from ticketlock.wire import briefly
+
+L = TypeVar("L")
 
 Told = Callable[[Any], object]
 Entity = AnyName | LockName
@@ -25,7 +27,13 @@ EntityKey = str | Callable[..., Entity]
 _OWNER_NAME_BYTES = 512
 _HOUR_MS = 3_600_000
 _NO_LISTS = (str, memoryview, Mapping)
-_OF_OTHER_LOCKS = frozenset({"blocking", "blocking_timeout", "timeout", "wait", "wait_timeout"})
+_WAIT = "record_wait is how many seconds to wait at most, 0 not to wait"
+_LEASE = "lease is for how many seconds a lock outlives a holder that does not renew it"
+_OF_OTHER_LOCKS = {
+    **dict.fromkeys(("blocking", "blocking_timeout", "wait", "wait_timeout"), _WAIT),
+    **dict.fromkeys(("expire", "lease_duration", "ttl"), _LEASE),
+    "timeout": f"{_WAIT}; {_LEASE}",
+}
 
 
 def _entity_of(given: Any) -> str | LockName | None:
@@ -44,6 +52,33 @@ SERIALIZED: Decorator[str | LockName] = Decorator(
 )
 
 
+class AcquireOptions(TypedDict, Generic[L], total=False):
+    """The options of all that acquires; ``LockClient.acquire`` says what they mean.
+
+    For functions of your own that pass them on: ``**options: Unpack[AcquireOptions[Lease]]``.
+    """
+
+    lease: Seconds | None
+    data: str | None
+    permits: int
+    shared: bool
+    reentrant: bool
+    heartbeat: bool | None
+    on_lost: Callable[[L], object] | None
+    on_danger: Callable[[L], object] | None
+    danger: Seconds | None
+    on_wait: Callable[[Position], object] | None
+    wait_if_closed: bool
+    hold_at_least: Seconds | None
+
+
+class SerializedOptions(AcquireOptions[L], Generic[L], total=False):
+    """Those of ``serialized``."""
+
+    namespace: str | None
+    record_wait: Seconds | None
+
+
 @value(frozen=True, slots=True)
 class Acquisition:
     """One acquisition: the caller's arguments, checked and completed.
@@ -54,6 +89,7 @@ class Acquisition:
         record_wait_ms: None waits for ever.
         danger_ms: how long before the deadline ``on_danger`` is called; None for a quarter of the lease.
         waits_if_closed: whether it waits for a lock that an operator has closed.
+        hold_at_least_ms: for how long the lock stays held after its grant, if it is released earlier.
         heartbeat: whether its lease is renewed in the background.
         on_lost, on_danger, on_wait: the caller's callbacks.
     """
@@ -64,6 +100,7 @@ class Acquisition:
     record_wait_ms: int | None = None
     waits_if_closed: bool = False
     danger_ms: int | None = None
+    hold_at_least_ms: int = 0
     heartbeat: bool = False
     on_lost: Told | None = None
     on_danger: Told | None = None
@@ -87,6 +124,10 @@ class AcquireArguments:
     reentrant: bool = False
     on_wait: Told | None = None
     wait_if_closed: bool = False
+    hold_at_least: Seconds | None = None
+
+
+_OPTIONS = frozenset({"namespace", *(each.name for each in fields(AcquireArguments))})
 
 
 class Defaults:
@@ -156,6 +197,7 @@ class Defaults:
                 record_wait_ms=self.wait_ms(asked.record_wait),
                 waits_if_closed=boolean("wait_if_closed", asked.wait_if_closed),
                 danger_ms=None if asked.danger is None else _danger_ms(asked.danger, lease_ms, heartbeat=heartbeat),
+                hold_at_least_ms=0 if asked.hold_at_least is None else _hold_ms(asked.hold_at_least, lease_ms),
                 heartbeat=heartbeat,
                 on_lost=self._told("on_lost", asked.on_lost),
                 on_danger=self._told("on_danger", asked.on_danger),
@@ -166,7 +208,7 @@ class Defaults:
 
     def check_options(self, options: Mapping[str, Any]) -> None:
         """Refuse options of ``acquire`` before it is called with them."""
-        refuse_unknown(options.keys() - {"namespace", *(each.name for each in fields(AcquireArguments))})
+        refuse_unknown(options)
         lock = self.lock("-", options.get("namespace"))
         self.ask(lock, AcquireArguments(**{name: value for name, value in options.items() if name != "namespace"}))
 
@@ -185,15 +227,19 @@ class Defaults:
         return locks
 
 
-def refuse_unknown(names: Iterable[str]) -> None:
+def refuse_unknown(options: Mapping[str, Any]) -> None:
     """Refuse keyword arguments that ``acquire`` does not have.
 
     Raises:
-        TypeError: there is one; if other locks have it, it names ours.
+        TypeError: there is one; it names ours: what other locks call so, or the one that is spelt most alike.
     """
-    for name in sorted(names):
-        ours = "; record_wait is how many seconds to wait at most, 0 not to wait" if name in _OF_OTHER_LOCKS else ""
-        raise TypeError(f"acquire() got an unexpected keyword argument {name!r}{ours}")
+    for name in sorted(options.keys() - _OPTIONS):
+        # Few programs need it.
+        from difflib import get_close_matches
+
+        alike = [f"did you mean {each!r}?" for each in get_close_matches(name, _OPTIONS, 1)]
+        ours = [_OF_OTHER_LOCKS[name]] if name in _OF_OTHER_LOCKS else alike
+        raise TypeError("; ".join([f"acquire() got an unexpected keyword argument {name!r}", *ours]))
 
 
 def check_does_not_wait(options: Mapping[str, Any]) -> None:
@@ -248,6 +294,11 @@ def _danger_ms(danger: Seconds, lease_ms: int, *, heartbeat: bool) -> int:
         allowed = f"up to {most_ms / 1_000} s, three quarters of the lease: the heartbeat renews it before that"
         raise InvalidLockRequest("danger", danger, allowed)
     return danger_ms
+
+
+def _hold_ms(hold_at_least: Seconds, lease_ms: int) -> int:
+    # A lease is never shortened: a shorter time would be as long as the lease.
+    return duration_ms("hold_at_least", hold_at_least, lease_ms, MAX_LEASE_MS)
 
 
 def _is_of_bytes(given: Any) -> bool:

@@ -71,6 +71,7 @@ class BaseLease:
         self._data = claim.data
         self._clocks = clocks
         self._heartbeat = acquisition.heartbeat
+        self._hold_at_least_ms = acquisition.hold_at_least_ms
         self._callbacks: dict[Due, Callable[[Any], object] | None] = {
             "lost": acquisition.on_lost,
             "danger": acquisition.on_danger,

@@ -7,18 +7,20 @@ import os
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Never, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, Self, TypeVar, Unpack, overload
 
 from ticketlock._checks import Refusals, Seconds, boolean
-from ticketlock._decorating import KeyOf
+from ticketlock._decorating import KeyOf, Passed, Passing
 from ticketlock.client._acquire import Wait, WaitEnded
 from ticketlock.client._arguments import (
     SERIALIZED,
     AcquireArguments,
+    AcquireOptions,
     Acquisition,
     Defaults,
     Entity,
     EntityKey,
+    SerializedOptions,
     check_arguments,
     check_does_not_wait,
     check_no_owner,
@@ -45,6 +47,18 @@ logging.getLogger("ticketlock").addHandler(logging.NullHandler())
 
 P = ParamSpec("P")
 R = TypeVar("R")
+S = TypeVar("S")
+Options = AcquireOptions[Lease]
+KeyOptions = SerializedOptions[Lease]
+
+
+class PassingAndSkipping(Protocol):
+    """A decorator of functions that get their lease, as by ``Passing``, and whose calls may be skipped."""
+
+    @overload
+    def __call__(self, function: Callable[Concatenate[Lease, P], R], /) -> Callable[P, R | None]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[S, Lease, P], R], /) -> Callable[Concatenate[S, P], R | None]: ...
 
 
 class LockClient:
@@ -58,6 +72,7 @@ class LockClient:
         table_name: a lock table; ``create_table`` creates one.
         client: a DynamoDB client of your own, with ``config=client_config()``.
         step_functions: a Step Functions client: a release then wakes waiting workflows at once.
+        lambda_client: a Lambda client: it then wakes waiting durable executions, too.
         namespace: the namespace of locks that are named without one.
         lease: how long a lock stays held if its holder does not renew it, in seconds or as a ``timedelta``.
         record_wait: how long to wait for a lock at most; ``math.inf`` waits for ever.
@@ -80,6 +95,7 @@ class LockClient:
         *,
         client: "DynamoDBClient | None" = None,
         step_functions: "SFNClient | None" = None,
+        lambda_client: Any = None,
         namespace: str = "default",
         lease: Seconds = 60,
         record_wait: Seconds = 60,
@@ -95,6 +111,7 @@ class LockClient:
             "table_name": table_name,
             "client": client,
             "step_functions": step_functions,
+            "lambda_client": lambda_client,
             "namespace": namespace,
             "lease": lease,
             "record_wait": record_wait,
@@ -124,6 +141,7 @@ class LockClient:
             table_name,
             client=client,
             step_functions=step_functions,
+            lambda_client=lambda_client,
             clocks=self._clocks,
             sleep=sleep if sleep is not None else time.sleep,
         )
@@ -143,26 +161,36 @@ class LockClient:
         )
         _clients.add(self)
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of the table {self._table.table_name!r}>"
+
     @property
     def table(self) -> LockTable:
         """The lock table, with the protocol's verbs."""
         return self._table
 
-    def lock(self, entity: Entity, namespace: str | None = None, **options: Any) -> Lock:
+    def lock(
+        self,
+        entity: Entity,
+        namespace: str | None = None,
+        *,
+        record_wait: Seconds | None = None,
+        **options: Unpack[Options],
+    ) -> Lock:
         """A lock, made once, to enter again and again: ``lock = locks.lock("order-42")``, then ``with lock:``.
 
         It is the name of the lock, too, wherever a ``LockName`` is taken.
 
         Args:
             entity, namespace: its name; by default in the client's namespace.
-            options: as in ``acquire``, for each acquisition; except ``owner``: each has its own.
+            record_wait, options: as in ``acquire``, for each acquisition; except ``owner``: each has its own.
 
         Raises:
             InvalidLockRequest: the name, or an option, is out of its bounds.
         """
         check_no_owner(options)
-        self._defaults.check_options(options)
-        return Lock(self, self._defaults.lock(entity, namespace), options)
+        self._defaults.check_options({"record_wait": record_wait, **options})
+        return Lock(self, self._defaults.lock(entity, namespace), record_wait, options)
 
     def acquire(
         self,
@@ -170,19 +198,8 @@ class LockClient:
         *,
         namespace: str | None = None,
         record_wait: Seconds | None = None,
-        lease: Seconds | None = None,
-        data: str | None = None,
-        permits: int = 1,
-        shared: bool = False,
-        reentrant: bool = False,
-        heartbeat: bool | None = None,
         owner: str | None = None,
-        on_lost: Callable[[Lease], object] | None = None,
-        on_danger: Callable[[Lease], object] | None = None,
-        danger: Seconds | None = None,
-        on_wait: Callable[[Position], object] | None = None,
-        wait_if_closed: bool = False,
-        **unknown: Never,
+        **options: Unpack[Options],
     ) -> Lease:
         """Wait for a lock in arrival order, and hold it.
 
@@ -191,9 +208,9 @@ class LockClient:
                 ``(int, Enum)`` (42 is the same as "42"); a ``UUID``; or a ``LockName``.
             namespace: lets several independent locks exist on one entity.
             record_wait: how long to wait at most; 0 fails at once if the lock has a holder or a waiter; ``math.inf``
-                waits for ever.
+                waits for ever. None, here as in other options, is what the client has: 60 s.
             lease: how long the lock stays held if its holder does not renew it.
-            data: up to 256 bytes that are shown beside the holder.
+            data: up to 1,024 bytes that are shown beside the holder.
             permits: how many may hold the lock at once; all its users must ask for the same number.
             shared: hold it together with other holders that share it; no waiter for exclusive use is overtaken.
             reentrant: if this thread or task is inside of a ``with`` block that holds the lock, hold it once more.
@@ -209,6 +226,8 @@ class LockClient:
             on_wait: called with the position in the queue after each poll that found the lock taken.
             wait_if_closed: whether to wait for a lock that an operator has closed. Otherwise the first poll that finds
                 it closed ends the wait.
+            hold_at_least: for how long the lock stays held after its grant, from the lease to 7 days. A release before
+                that renews it for the rest of the time, or for a lease if that is longer, and it ends by itself.
 
         Raises:
             RecordWaitExceeded: the turn did not come in time, or the lock is closed (``is_closed``); the caller has
@@ -221,22 +240,9 @@ class LockClient:
             TableError: the table could not be used; raised 8 s after the end of the record wait at the latest, plus the
                 DynamoDB client's time-outs.
         """
-        refuse_unknown(unknown)
-        asked = AcquireArguments(
-            record_wait=record_wait,
-            lease=lease,
-            data=data,
-            permits=permits,
-            shared=shared,
-            owner=owner,
-            heartbeat=heartbeat,
-            on_lost=on_lost,
-            on_danger=on_danger,
-            danger=danger,
-            reentrant=reentrant,
-            on_wait=on_wait,
-            wait_if_closed=wait_if_closed,
-        )
+        refuse_unknown(options)
+        reentrant = options.get("reentrant", False)
+        asked = AcquireArguments(record_wait=record_wait, owner=owner, **options)
         acquisition = self._defaults.ask(self._defaults.lock(entity, namespace), asked)
         self._holdings.check_usable(reentrant=reentrant)
         caller = Caller()
@@ -253,16 +259,18 @@ class LockClient:
                 raise error.error from None
             raise
 
-    def try_acquire(self, entity: Entity, **more: Any) -> Lease | None:
+    def try_acquire(
+        self, entity: Entity, *, namespace: str | None = None, owner: str | None = None, **options: Unpack[Options]
+    ) -> Lease | None:
         """Take a lock if it is free; return None if it has a holder or a waiter.
 
         Args:
             entity: what to lock.
-            more: as in ``acquire``, except ``record_wait``.
+            namespace, owner, options: as in ``acquire``, which has ``record_wait``, too.
         """
-        check_does_not_wait(more)
+        check_does_not_wait(options)
         try:
-            return self.acquire(entity, record_wait=0, **more)
+            return self.acquire(entity, namespace=namespace, record_wait=0, owner=owner, **options)
         except RecordWaitExceeded:
             return None
 
@@ -272,70 +280,98 @@ class LockClient:
         *,
         namespace: str | None = None,
         record_wait: Seconds | None = None,
-        **more: Any,
+        owner: str | None = None,
+        **options: Unpack[Options],
     ) -> LeaseGroup:
         """Hold several locks together. All callers take them in one order, so they do not deadlock.
 
         Args:
             entities: what to lock.
             record_wait: for all of them together.
-            more: as in ``acquire``.
+            namespace, owner, options: as in ``acquire``.
 
         Raises:
             RecordWaitExceeded: not all locks were acquired in time; the acquired ones are released, the last one first,
                 or with ``owner`` kept until their leases end.
         """
         wait_ms = self._defaults.wait_ms(record_wait)
-        self._holdings.check_usable(reentrant=more.get("reentrant", False))
+        self._holdings.check_usable(reentrant=options.get("reentrant", False))
         began_ms = self._clocks.read().local_ms
         leases: list[Lease] = []
         before = self._holds()
         try:
             for lock in self._defaults.in_one_order(entities, namespace):
                 rest = rest_s(wait_ms, self._clocks.read().local_ms - began_ms)
-                leases.append(self.acquire(lock, record_wait=rest, **more))
+                leases.append(self.acquire(lock, record_wait=rest, owner=owner, **options))
             return self._group(leases)
         except BaseException:
             self._give_back_since(before)
             raise
 
+    @overload
     def serialized(
-        self, key: EntityKey, *, lease_as: str | None = None, **options: Any
-    ) -> Callable[[Callable[P, R]], Callable[P, R]]:
+        self, key: EntityKey, *, lease_as: None = None, skip: Literal[False] = False, **options: Unpack[KeyOptions]
+    ) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
+    @overload
+    def serialized(
+        self, key: EntityKey, *, lease_as: str, skip: Literal[False] = False, **options: Unpack[KeyOptions]
+    ) -> Passing[Lease]: ...
+    @overload
+    def serialized(
+        self, key: EntityKey, *, lease_as: None = None, skip: Literal[True], **options: Unpack[KeyOptions]
+    ) -> Callable[[Callable[P, R]], Callable[P, R | None]]: ...
+    @overload
+    def serialized(
+        self, key: EntityKey, *, lease_as: str, skip: Literal[True], **options: Unpack[KeyOptions]
+    ) -> PassingAndSkipping: ...
+
+    def serialized(
+        self, key: EntityKey, *, lease_as: str | None = None, skip: bool = False, **options: Unpack[KeyOptions]
+    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Decorate a function, for example a Lambda handler: its calls run one at a time per entity.
 
         Args:
             key: names the entity, as for ``acquire``: a callable that gets the call's arguments, or a template
                 with the names of the function's parameters, such as ``"order-{order_id}"``.
-            lease_as: the keyword argument that passes the ``Lease`` to the function; None passes none.
+            lease_as: the function's first parameter, or the one after ``self``, in which it gets its ``Lease``; callers
+                leave it out. None passes none.
+            skip: whether a call whose record wait ends returns None and does not run, in place of
+                ``RecordWaitExceeded``.
             options: as in ``acquire``, except ``owner``: each call has its own.
 
         Raises:
-            TypeError: at once, for a coroutine function (use ``ticketlock.aio``) or a generator function; from a call
-                that returns an awaitable or an iterator, which has not run.
+            TypeError: at once, for a coroutine function (use ``ticketlock.aio``), a generator function, or one that
+                does not take the lease; from a call that returns an awaitable or an iterator, which has not run.
             InvalidLockRequest: at once, for an invalid key, such as a template that names no parameter, or an option
                 that ``acquire`` would refuse (one that it does not have: TypeError); from a call
                 whose key names no entity. No lock is taken.
         """
         check_arguments(key, options)
         self._defaults.check_options(options)
+        boolean("skip", skip)
 
-        def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
             if isinstance(function, staticmethod | classmethod):
                 return type(function)(decorate(function.__func__))
             SERIALIZED.check_begins_at_once(function)
             entity_of = KeyOf(SERIALIZED, key, function, lease_as)
+            passed = None if lease_as is None else Passed(function, lease_as)
 
             @functools.wraps(function)
-            def call(*args: P.args, **kwargs: P.kwargs) -> R:
-                with self._here().acquire(entity_of(args, kwargs), **options) as lease:
-                    if lease_as is not None:
-                        kwargs[lease_as] = lease
-                    result = function(*args, **kwargs)
-                    SERIALIZED.check_is_over(function, result)
-                    return result
+            def call(*args: Any, **kwargs: Any) -> Any:
+                runs = False
+                try:
+                    with self._here().acquire(entity_of(args, kwargs), **options) as lease:
+                        runs = True
+                        result = passed.call(function, lease, args, kwargs) if passed else function(*args, **kwargs)
+                        SERIALIZED.check_is_over(function, result)
+                        return result
+                except RecordWaitExceeded:
+                    if runs or not skip:
+                        raise
+                    return None
 
-            return call
+            return passed.hidden_in(call) if passed else call
 
         return decorate
 
@@ -436,8 +472,8 @@ class LockClient:
             if self._holdings.is_closed:
                 raise ClientClosed("the client was closed")
             # Also if none was passed: boto3 would make one that shares its session's credentials with the parent.
-            clients = {"client": self._table.client, "step_functions": self._settings["step_functions"]}
-            again = {name: made_again(client) for name, client in clients.items()}
+            given = {name: self._settings[name] for name in ("step_functions", "lambda_client")}
+            again = {name: made_again(client) for name, client in {"client": self._table.client, **given}.items()}
             # Another thread of the child may be as quick: one of the two stays.
             here = self._in_children.setdefault(os.getpid(), type(self)(**{**self._settings, **again}))
         return here

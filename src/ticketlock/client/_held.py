@@ -8,7 +8,7 @@ from weakref import ref
 
 from ticketlock.client._base_lease import BaseLease
 from ticketlock.client._blocks import Caller
-from ticketlock.client._waiters import LocalWaiters, WaitKey
+from ticketlock.client._waiters import LocalWaiters, WaitKey, without
 from ticketlock.locks import LockName
 from ticketlock.wire import Reading
 
@@ -67,19 +67,19 @@ class Held(Generic[L]):
         with self._mutex:
             self._local_waiters.drops(self.key(lease.lock), lease)
             # Never remove the key in between: other leases of the lock must always be found.
-            self._keep(lease.lock, [each for each in self._leases.get(lease.lock, ()) if each is not lease])
+            self._keep(lease.lock, without(lease, self._leases.get(lease.lock, ())))
             self._keep_alive(bool(self._leases))
 
     def drop_what_is_over(self, reading: Reading) -> None:
         """Forget leases whose release has failed and whose time has ended."""
         with self._mutex:
             for lock, leases in list(self._leases.items()):
-                self._keep(lock, [lease for lease in leases if not lease._has_nothing_to_free(reading)])
+                self._keep(lock, _with_something_to_free(leases, reading))
             self._keep_alive(bool(self._leases))
 
-    def _keep(self, lock: LockName, leases: list[L]) -> None:
+    def _keep(self, lock: LockName, leases: tuple[L, ...]) -> None:
         if leases:
-            self._leases[lock] = tuple(leases)
+            self._leases[lock] = leases
         else:
             self._leases.pop(lock, None)
 
@@ -103,3 +103,7 @@ class Held(Generic[L]):
         """Whether anybody but the caller is inside of a block."""
         own = [block.lease for block in caller.blocks]
         return any(lease._is_under_work() for lease in self.all() if not any(lease is each for each in own))
+
+
+def _with_something_to_free(leases: tuple[L, ...], reading: Reading) -> tuple[L, ...]:
+    return tuple([lease for lease in leases if not lease._has_nothing_to_free(reading)])

@@ -570,6 +570,7 @@ class Holdings(Generic[L]):
         use is kept.
         """
         if lease._has_own_identity:
+            lease._hold_at_least_ms = 0
             yield from self.release(lease, lease.data_left, best_effort=True)
         elif lease._mark_released() != "still held":
             self.forget(lease)
@@ -670,6 +671,9 @@ class Holdings(Generic[L]):
         # Quoted: Python 3.13 and older evaluate annotations at each definition.
         def free(me: Contender) -> "Steps[Released]":
             held, finished_ms = lease._grant, lease._finished_by(me.now)
+            held_until_ms = held.since_ms + lease._hold_at_least_ms
+            if lease._hold_at_least_ms and was != "lost" and me.now.latest_ms < held_until_ms:
+                return me.leave_held(held, held_until_ms)
             if following is None:
                 return me.release(held, finished_ms, data_left=data_left, releasing=releasing)
             return release_to(me, held, following, finished_ms, data_left=data_left, releasing=releasing)

@@ -81,7 +81,7 @@ class Lease(BaseLease):
         self._table.drive(self._holdings.ensure(self, at_least))
 
     def set_data(self, data: str | None) -> None:
-        """Replace the data that is shown beside the holder, up to 256 bytes; None removes it.
+        """Replace the data that is shown beside the holder, up to 1,024 bytes; None removes it.
 
         Raises:
             LockLost: the lock is no longer held.
@@ -119,7 +119,8 @@ class Lease(BaseLease):
         nothing.
 
         Args:
-            data_left: up to 256 bytes, which the next holder gets as ``data_left``.
+            data_left: up to 1,024 bytes, which the next holder gets as ``data_left``; not stored if the lock stays held
+                for its ``hold_at_least``.
             best_effort: log an error instead of raising it.
 
         Raises:
@@ -187,6 +188,9 @@ class LeaseGroup:
     def __init__(self, leases: Sequence[Lease], holdings: Holdings[Lease], under_way: UnderWay) -> None:
         self.leases = tuple(leases)
         self._holdings, self._under_way = holdings, under_way
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {list(self.leases)}>"
 
     def is_held(self) -> bool:
         """Whether the holder may rely on all of them now."""

@@ -3,8 +3,10 @@
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, Self, TypeVar, Unpack
 
+from ticketlock._checks import Seconds
+from ticketlock.client._arguments import AcquireOptions
 from ticketlock.client._blocks import Block, being_left
 from ticketlock.client._lease import Lease
 from ticketlock.locks import LockName, LockState
@@ -22,12 +24,14 @@ class NamedLock(LockName):
     """The name of a lock with what it is acquired with; equal to the plain name."""
 
     # An exit stack that has entered it is told by a weak reference.
-    __slots__ = ("__weakref__", "_options")
+    __slots__ = ("__weakref__", "_options", "_record_wait")
     _options: dict[str, Any]
+    _record_wait: Seconds | None
 
-    def __init__(self, name: LockName, options: Mapping[str, Any]) -> None:
+    def __init__(self, name: LockName, record_wait: Seconds | None, options: Mapping[str, Any]) -> None:
         super().__init__(name.entity, name.namespace)
         object.__setattr__(self, "_options", dict(options))
+        object.__setattr__(self, "_record_wait", record_wait)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, LockName) and (self.entity, self.namespace) == (other.entity, other.namespace)
@@ -56,10 +60,6 @@ class NamedLock(LockName):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{of_lease}")
 
     @property
-    def _without_wait(self) -> dict[str, Any]:
-        return {name: value for name, value in self._options.items() if name != "record_wait"}
-
-    @property
     def name(self) -> LockName:
         """The name alone."""
         return LockName(self.entity, self.namespace)
@@ -76,23 +76,31 @@ class Lock(NamedLock):
     _client: LocksOfThreads
     _entered: list[Block]
 
-    def __init__(self, client: LocksOfThreads, name: LockName, options: Mapping[str, Any]) -> None:
-        super().__init__(name, options)
+    def __init__(
+        self, client: LocksOfThreads, name: LockName, record_wait: Seconds | None, options: Mapping[str, Any]
+    ) -> None:
+        super().__init__(name, record_wait, options)
         object.__setattr__(self, "_client", client)
         object.__setattr__(self, "_entered", [])
 
-    def acquire(self, **more: Any) -> Lease:
+    def acquire(
+        self, *, record_wait: Seconds | None = None, owner: str | None = None, **options: Unpack[AcquireOptions[Lease]]
+    ) -> Lease:
         """Wait for it, and hold it until the lease is released; see ``LockClient.acquire``.
 
         Args:
-            more: as in ``LockClient.acquire``; they come before the options that it was made with.
+            record_wait, owner, options: as in ``LockClient.acquire``; they come before the options that it was made
+                with.
         """
-        lease: Lease = self._client._here().acquire(self.name, **{**self._options, **more})
+        wait = self._record_wait if record_wait is None else record_wait
+        given = {**self._options, **options}
+        lease: Lease = self._client._here().acquire(self.name, record_wait=wait, owner=owner, **given)
         return lease
 
-    def try_acquire(self, **more: Any) -> Lease | None:
+    def try_acquire(self, *, owner: str | None = None, **options: Unpack[AcquireOptions[Lease]]) -> Lease | None:
         """Take it if it is free; return None if it has a holder or a waiter."""
-        lease: Lease | None = self._client._here().try_acquire(self.name, **{**self._without_wait, **more})
+        given = {**self._options, **options}
+        lease: Lease | None = self._client._here().try_acquire(self.name, owner=owner, **given)
         return lease
 
     def locked(self) -> bool:

@@ -17,6 +17,9 @@ _RELEASE_ENDS_WITHIN_S = 10.0
 _CHECKS_EVERY_S = 0.005
 
 
+_Began = dict[int, tuple[ReferenceType[Generator[Any, Any, Any]], int, float]]
+
+
 class UnderWay:
     """Acquisitions and releases in progress, in all threads.
 
@@ -30,7 +33,7 @@ class UnderWay:
         # Re-entrant: a signal handler that closes the client may interrupt the thread that has this mutex.
         self._mutex = threading.RLock()
         # By the generator's id, which a later generator may have again: the generator, its thread, its limit.
-        self._began: dict[int, tuple[ReferenceType[Generator[Any, Any, Any]], int, float]] = {}
+        self._began: _Began = {}
 
     def acquisition(self, actions: Actions[T]) -> Actions[T]:
         """Track an acquisition: closing the client waits up to 2 s for it to leave the queue."""
@@ -61,7 +64,7 @@ class UnderWay:
     def _followed(self, actions: Actions[T], within_s: float) -> Actions[T]:
         with self._mutex:
             if len(self._began) >= _MOST_TRACKED:
-                self._began = {key: each for key, each in list(self._began.items()) if each[0]() is not None}
+                self._began = _of_living(self._began)
             self._began[id(actions)] = ref(actions), threading.get_ident(), within_s
         return actions
 
@@ -75,3 +78,7 @@ class UnderWay:
             and (actions := each()) is not None
             and getgeneratorstate(actions) not in (GEN_CREATED, GEN_CLOSED)
         ]
+
+
+def _of_living(began: _Began) -> _Began:
+    return {key: each for key, each in list(began.items()) if each[0]() is not None}

@@ -13,7 +13,7 @@ from weakref import ReferenceType, WeakValueDictionary, ref
 from ticketlock.client._acquire import Wait
 from ticketlock.client._base_lease import BaseLease
 from ticketlock.locks import LockName, Position
-from ticketlock.wire import OwnProcess
+from ticketlock.wire import OwnProcess, T
 
 
 class WaitKey(NamedTuple):
@@ -52,7 +52,7 @@ class LocalWaiters:
         if not self.are_of_this_process:
             return
         with self._mutex:
-            others = tuple([each for each in self._waiting.get(key, ()) if each is not gone])
+            others = without(gone, self._waiting.get(key, ()))
             if others:
                 self._waiting[key] = others
             else:
@@ -77,7 +77,8 @@ class LocalWaiters:
 
     def _waits(self, key: WaitKey) -> list[Wait]:
         with self._mutex:
-            return [wait for each in self._waiting.get(key, ()) if (wait := each()) is not None]
+            waiting = self._waiting.get(key, ())
+        return [wait for each in waiting if (wait := each()) is not None]
 
     def tell_first_waiter(self, key: WaitKey, fencing_token: int) -> None:
         """Tell the first waiter that the lock was released, or granted with room for another holder."""
@@ -114,6 +115,14 @@ class LocalWaiters:
 
 def _ticket(wait: Wait) -> int:
     return wait.ticket or 0
+
+
+def without(one: T, others: tuple[T, ...]) -> tuple[T, ...]:
+    """The others of some objects. A function, so that the block of a mutex has no condition of a comprehension in it:
+    what a signal handler raises there, from Python 3.12 on, leaves the mutex locked
+    (https://github.com/python/cpython/issues/108214).
+    """
+    return tuple([each for each in others if each is not one])
 
 
 _of_process = LocalWaiters()

@@ -4,7 +4,13 @@ from ticketlock.locks import _conditions as only_if
 from ticketlock.locks import _reads as reads
 from ticketlock.locks import _writes as write
 from ticketlock.locks._fencing import Fence, FencedTransaction
-from ticketlock.locks._hand_over import Next, await_wake_up, release_to, take_handed
+from ticketlock.locks._hand_over import (
+    Next,
+    await_wake_up,
+    release_to,
+    store_wake_up_token,
+    take_handed,
+)
 from ticketlock.locks._items import (
     DEFAULT_NAMESPACE,
     Decided,
@@ -39,12 +45,14 @@ from ticketlock.locks._outcomes import (
     Grant,
     HandedOver,
     Hold,
+    Invocation,
     LockState,
     Place,
     Position,
     Released,
     Releasing,
     check_data,
+    check_lease,
     hold_of,
     is_closed,
     wait_is_over,
@@ -52,4 +60,5 @@ from ticketlock.locks._outcomes import (
 from ticketlock.locks._protocol import READ_TO_WAKE, Contender, find_session
 from ticketlock.locks._queue import EXPIRY_MARGIN_MS, expired_holders
 from ticketlock.locks._reads import FIRST_CONTACT, TIME_CHECK
+from ticketlock.locks._suspended import free_if_ended, has_ended, note_suspension
 from ticketlock.locks._writes import THE_CLAIM, on_the_session, the_claim

@@ -43,6 +43,10 @@ I_DO_NOT_SHARE = "attribute_not_exists(#me.#shared)"
 MY_LEASE_IS_NOT_OVER = "#me.leaseUntilMs > :now"
 MY_LEASE_GROWS = "#me.leaseUntilMs < :lease_until"
 MY_LEASE_IS_AS_I_SAW = "#me.leaseUntilMs = :seen_lease"
+NO_LATER_INVOCATION_RESUMED = "attribute_not_exists(#me.invocationEndsMs) OR #me.invocationEndsMs < :invocation_ends"
+MINE_IS_THE_LATEST_INVOCATION = f"{NO_LATER_INVOCATION_RESUMED} OR #me.invocation = :invocation"
+I_AM_SUSPENDED = "attribute_exists(#me.suspended)"
+I_AM_SUSPENDED_OR_MY_LEASE_GROWS = f"{I_AM_SUSPENDED} OR {MY_LEASE_GROWS}"
 
 THE_LAST_HOLDS_WITH_ITS_TOKEN = "#last_token = :token"
 ONE_HOLDS = "held = :one"
@@ -55,6 +59,7 @@ ROW_LEASE_GROWS = "leaseUntilMs < :lease_until"
 ROW_IS_AS_I_SAW = "#owner = :seen_owner AND leaseUntilMs = :seen_lease"
 
 # On a session item.
+PARKED_AS_I_SAW = "wakeUpToken = :seen_token"
 NO_LATER_PARK = "attribute_not_exists(park) OR park <= :park"
 NO_LATER_CONTINUATION = "attribute_not_exists(continuations) OR continuations <= :continuations"
 NO_LATER_TICKET = "attribute_not_exists(ticket) OR ticket < :ticket"

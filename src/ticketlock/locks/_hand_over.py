@@ -143,15 +143,20 @@ def await_wake_up(
         Its position, if it stays parked. None if the task was ended: its turn may have come, its row is lost, or
         ``may_stay`` was False.
     """
-    update = "SET wakeUpToken = :task_token, park = :park, expiresAt = :expires_at"
-    expires_at = number(session_expires_at_s(me.now.latest_ms + me.claim.lease_ms))
-    values = {":task_token": {"S": task_token}, ":park": number(park_number), ":expires_at": expires_at}
-    yield from me.send(on_the_session(session, update, only_if.NO_LATER_PARK, values))
+    yield from store_wake_up_token(me, session, task_token, park_number)
     seen = yield from _still_waiting(me, place)
     if seen is not None and may_stay(seen):
         return seen
     yield from me.send(TaskAnswer(task_token))
     return None
+
+
+def store_wake_up_token(me: Contender, session: Session, task_token: str, park_number: int) -> Steps[None]:
+    """Store the token by which a waiter is woken, **before** it polls; an older one than that of this park."""
+    update = "SET wakeUpToken = :task_token, park = :park, expiresAt = :expires_at"
+    expires_at = number(session_expires_at_s(me.now.latest_ms + me.row_lease_ms))
+    values = {":task_token": {"S": task_token}, ":park": number(park_number), ":expires_at": expires_at}
+    yield from me.send(on_the_session(session, update, only_if.NO_LATER_PARK, values))
 
 
 def _still_waiting(me: Contender, place: Place) -> Steps[Position | None]:
@@ -169,4 +174,5 @@ def _still_waiting(me: Contender, place: Place) -> Steps[Position | None]:
     kept = yield from me.extend(place)
     if kept is None:
         return None
+    yield from me.wake_if_idle(queue)
     return position_of(item, kept, me.now, queue.ahead_of(kept.ticket), queue.turns_before(kept.ticket))

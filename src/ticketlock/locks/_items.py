@@ -176,6 +176,9 @@ class Holder:
         since_ms: about when the lock was granted, table time.
         data: what is shown beside the holder.
         shared: whether it shares the lock.
+        suspended: whether its durable execution is suspended: nothing of it runs.
+        invocation_ends_ms: when the last invocation of that execution that has resumed it ends at the latest.
+        invocation: the identity of that invocation.
     """
 
     owner: str
@@ -185,6 +188,9 @@ class Holder:
     since_ms: int
     data: str | None
     shared: bool = False
+    suspended: bool = False
+    invocation_ends_ms: int | None = None
+    invocation: str | None = None
 
     @property
     def renewed_ms(self) -> int:
@@ -288,6 +294,7 @@ class LockItem:
         limit_set: who set the last limit, when and why; kept after it was unset. None before the first limit.
         limit_unset: who unset it, when and why; None while it is set, or before the first limit.
         last_forced: who last took the lock from a holder by force, when and why; None before the first time.
+        expires_at_s: from when on time to live may delete the item.
     """
 
     issued: int
@@ -311,6 +318,7 @@ class LockItem:
     limit_set: LimitSet | None = None
     limit_unset: Decided | None = None
     last_forced: ForcedRelease | None = None
+    expires_at_s: int | None = None
 
     @classmethod
     def parse(cls, item: Item) -> "LockItem":
@@ -328,6 +336,9 @@ class LockItem:
                 since_ms=integer(stored["sinceMs"]),
                 data=stored["data"]["S"] if "data" in stored else None,
                 shared="shared" in stored,
+                suspended="suspended" in stored,
+                invocation_ends_ms=integer_if_there(stored, "invocationEndsMs"),
+                invocation=stored["invocation"]["S"] if "invocation" in stored else None,
             )
             for name, stored in records
             if name.startswith(_HOLDER)
@@ -358,6 +369,7 @@ class LockItem:
             limit_set=_limit_set(item),
             limit_unset=_limit_unset(item),
             last_forced=_last_forced(item),
+            expires_at_s=integer_if_there(item, "expiresAt"),
         )
 
     @classmethod

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 
+_MOST_ROWS = 100_000
 LOCK_TABLE = TableKind("lock table", ("pk", "sk"), is_ours=lambda item: "/" in item["sk"]["S"])
 
 
@@ -79,6 +80,7 @@ class LockTable(Performer):
         client: a DynamoDB client of your own, with ``config=client_config()``.
         step_functions: a Step Functions client: a call that frees the lock or leaves the queue then wakes the next
             workflow in line. Without one, that workflow polls at its next time-out.
+        lambda_client: a Lambda client: it then wakes durable executions, too.
         clocks: where the time comes from.
         sleep: waits between retries; takes seconds.
         give_up_after_ms: for how long one request is retried while the service throttles or fails.
@@ -90,8 +92,8 @@ class LockTable(Performer):
     _time_check = TIME_CHECK
 
     def contender(self, claim: Claim, now: Moment) -> Contender:
-        """A contender of this table; with a Step Functions client it wakes the next in line."""
-        return Contender(claim, now, wakes=self._step_functions is not None)
+        """A contender of this table; with a Step Functions or a Lambda client it wakes the next in line."""
+        return Contender(claim, now, wakes=self.wakes)
 
     def take_ticket(self, claim: Claim, record_wait_ms: int | None) -> Grant | Position:
         """Acquire the lock at once, or join the queue.
@@ -157,7 +159,7 @@ class LockTable(Performer):
         Args:
             claim: the acquisition.
             held: its grant, with the newest lease.
-            data_left: up to 256 bytes for the next holder.
+            data_left: up to 1,024 bytes for the next holder.
 
         Raises:
             LockLost: the lock is not held with this token any more, and the lease had ended, or an operator freed it.
@@ -167,15 +169,18 @@ class LockTable(Performer):
         again = Releasing(tried_before=True)
         return self.contend(claim, lambda me: me.release(held, data_left=data_left, releasing=again))
 
-    def inspect(self, lock: LockName, *, to_the_end: bool = True) -> LockState:
+    def inspect(self, lock: LockName, *, rows: int | None = None) -> LockState:
         """Read a lock, its holders and its queue; sends one Query for each page.
 
         Args:
             lock: its name.
-            to_the_end: whether to read the whole queue, or only up to the first waiter that has not expired.
+            rows: how many rows of the queue to read at first, 1 to 100,000, and then on up to the first waiter that has
+                not expired; None for the whole queue.
         """
         lock_name(lock)
-        return self.run(lambda now: inspect(lock, now, to_the_end=to_the_end))
+        if rows is not None:
+            whole_number("rows", rows, 1, _MOST_ROWS)
+        return self.run(lambda now: inspect(lock, now, rows=rows))
 
     def set_limit(self, lock: LockName, permits: int, *, by: str | None = None, why: str = "") -> LockState:
         """Set how many may hold a lock at once, 0 to 100. It replaces the number that the users ask for, immediately.

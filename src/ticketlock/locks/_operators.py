@@ -78,19 +78,20 @@ def list_page(after: Item | None, _now: Moment) -> Steps[tuple[list[LockSummary]
     return [LockSummary.parse(item) for item in reply.items if item is not None], reply.last_key
 
 
-def inspect(lock: LockName, now: Moment, *, to_the_end: bool = True, for_owner: str | None = None) -> Steps[LockState]:
-    """Read one lock, its holders and its queue: the whole queue, or up to the first waiter that has not expired.
+def inspect(lock: LockName, now: Moment, *, rows: int | None = None, for_owner: str | None = None) -> Steps[LockState]:
+    """Read one lock, its holders and its queue.
 
     Args:
+        rows: how many rows to read at first, and then on up to the first waiter that has not expired; None for all.
         for_owner: who renews or releases; then the lock item may be of a newer version, and the queue is not read.
     """
     if for_owner is not None:
         reply = yield reads.read_first(lock)
         stored = next((each for each in reply.items if each is not None and is_lock_item(each)), None)
         return LockState(None if stored is None else LockItem.parse_for(for_owner, stored), (), reply.now)
-    request = reads.read_whole(lock) if to_the_end else reads.read_first(lock)
+    request = reads.read_whole(lock) if rows is None else reads.read_first(lock, rows)
     item: LockItem | None = None
-    rows: list[Row] = []
+    queue: list[Row] = []
     while True:
         reply = yield request
         now = reply.now
@@ -100,9 +101,9 @@ def inspect(lock: LockName, now: Moment, *, to_the_end: bool = True, for_owner: 
             if is_lock_item(found):
                 item = LockItem.parse(found)
             else:
-                rows.append(Row.parse(found))
-        state = LockState(item, tuple(rows), now)
-        if reply.last_key is None or (not to_the_end and first_in_line(state) is not None):
+                queue.append(Row.parse(found))
+        state = LockState(item, tuple(queue), now)
+        if reply.last_key is None or (rows is not None and first_in_line(state) is not None):
             return state
         request = replace(request, limit=None, after=reply.last_key)
 

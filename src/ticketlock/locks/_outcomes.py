@@ -11,10 +11,28 @@ from ticketlock.locks._modes import EXCLUSIVE, MAX_HOLDERS, SHARED, Mode
 from ticketlock.wire import Moment
 
 MIN_LEASE_MS = 1_000
+LONGEST_EXECUTION_MS = 366 * 24 * 3_600_000
+"""Of a durable execution: https://docs.aws.amazon.com/lambda/latest/dg/durable-configuration.html."""
 MAX_LEASE_MS = 7 * 24 * 3_600_000
-DATA_BYTES = 256
+DATA_BYTES = 1_024
 # Each later write of the lock bills these bytes, too.
 _DECISION_BYTES = 256
+
+
+@value(frozen=True, slots=True)
+class Invocation:
+    """One invocation of a durable execution. The service begins one after another, and may not see the end of one.
+
+    Attributes:
+        id: distinguishes it from the others.
+        ends_ms: when the service ends it at the latest, by the service's own clock, milliseconds since the epoch: so
+            the one that began later has a later end.
+        not_after_local_ms: the same moment on the local clock: from then on it sends no renewal.
+    """
+
+    id: str
+    ends_ms: int
+    not_after_local_ms: int | None = None
 
 
 @value(frozen=True, slots=True)
@@ -30,10 +48,12 @@ class Claim:
             ``permits`` owners hold it.
         permits_since_ms: None for the caller's own number of permits. For a deployment's: when the execution that asks
             started; of two deployments' numbers the later one is in force. 0 changes no lock's number.
-        data: up to 256 bytes that are shown beside the holder.
+        data: up to 1,024 bytes that are shown beside the holder.
         session: where a parked waiter stores its task token, so that it can be woken; None if it only polls.
         noted_in: the session item that records each ticket before its row is written, so that a clean-up finds the
             row by its key; None without a clean-up.
+        invocation: that of the durable execution which writes: a later one has resumed the grant for itself, and this
+            one neither renews nor releases it. None for whoever is no durable execution.
 
     Raises:
         InvalidLockRequest: a field is out of its bounds.
@@ -48,6 +68,7 @@ class Claim:
     shared: bool = False
     noted_in: Session | None = None
     permits_since_ms: int | None = None
+    invocation: Invocation | None = None
 
     def __post_init__(self) -> None:
         lock_name(self.lock)

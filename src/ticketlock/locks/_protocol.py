@@ -27,6 +27,7 @@ performs the requests with boto3, asyncio or in a simulated world.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
@@ -60,6 +61,9 @@ _SWEPT_PER_POLL = 25
 # How many waiters with stale tokens a wake-up skips: they are about to poll, or have crashed.
 _STALE_TOKENS = 3
 PATIENCE_TO_WAKE_MS = 1_500
+# A waiter between two tasks parks or polls again within seconds, and extends its row.
+COMES_AGAIN_MS = 60_000
+_BY_CHARACTERS = 1_024
 # The attributes of a session that `TicketLock.grant_use` lets a client read; not the token of a heartbeat.
 READ_TO_WAKE = ("pk", "sk", "wakeUpToken")
 
@@ -81,9 +85,14 @@ class Contender:
         self.now = now
         self.wakes = wakes
         self.last_ticket: int | None = None
-        # After a poll a row has at least this much of its lease: a parked waiter may sleep for half a lease.
-        self.row_kept_ms = claim.lease_ms * 3 // 4
+        self.keep_row_for(claim.lease_ms)
         self.last_seen: LockItem | None = None
+
+    def keep_row_for(self, lease_ms: int) -> None:
+        """Extend the queue row by this lease, which may be longer than that of a grant."""
+        self.row_lease_ms = lease_ms
+        # After a poll a row has at least this much of its lease: a parked waiter may sleep for half a lease.
+        self.row_kept_ms = lease_ms * 3 // 4
 
     def send(self, request: Request) -> Steps[Reply]:
         """Send one request; its reply updates ``now``."""
@@ -342,6 +351,8 @@ class Contender:
             if kept is None:
                 return (yield from self._joined(again=True))
             is_next = bool(queue.mine) and ahead == 0
+            yield from self._outlive(item)
+            yield from self.wake_if_idle(queue)
             return position_of(item, kept, self.now, ahead, turns, is_next=is_next)
         return position_of(None, place, self.now, ahead=0)
 
@@ -382,6 +393,7 @@ class Contender:
             holder = self._held_with(item, fencing_token)
             if item is None or holder is None:
                 raise LockLost(f"the lock is not held with fencing token {fencing_token} any more")
+            self._check_invocation(holder)
             if not reply.applied and holder.lease_until_ms <= self.now.latest_ms:
                 raise LockLost(f"the lease of fencing token {fencing_token} ended before it was renewed")
             asked_until_ms = write.whole_lease_until_ms(self.claim, at_least_until_ms, built)
@@ -392,6 +404,59 @@ class Contender:
                 if grant is not None:
                     return grant
         raise OutcomeUnknown(f"the lease of fencing token {fencing_token} kept changing while it was renewed")
+
+    def suspend(self, fencing_token: int, until_ms: int) -> Steps[None]:
+        """Keep the lock until this moment of table time, at least for a lease: nothing of its durable execution runs.
+
+        Raises:
+            LockLost: it is not held with this token any more, its lease is over, or a later invocation has resumed it.
+        """
+        built = self.now
+        reply = yield from self.send(write.suspend(self.claim, fencing_token, until_ms, built))
+        if not reply.applied:
+            holder = self._held_with(self._for_me(reply.item), fencing_token)
+            # Of the first attempt, if its answer was lost: the lease may have ended since.
+            if holder is None or not (holder.suspended and self._is_my_invocation(holder)):
+                raise LockLost(f"the lock is not held with fencing token {fencing_token} by this invocation any more")
+
+    def resume(self, fencing_token: int) -> Steps[Grant]:
+        """An invocation of a durable execution goes on with the lock: exactly a lease from now. Earlier invocations
+        neither renew nor release it from then on.
+
+        Raises:
+            LockLost: it is not held with this token any more, its lease ended while the execution was suspended, or a
+                later invocation has resumed it.
+        """
+        assert self.claim.invocation is not None
+        seen_ms: int | None = None
+        for _ in range(_TRIES):
+            built = self.now
+            request = write.resume(self.claim, fencing_token, built, seen_ms)
+            reply = yield from self.send(replace(request, not_after_local_ms=self.claim.invocation.not_after_local_ms))
+            item = self._for_me(reply.item)
+            holder = self._held_with(item, fencing_token)
+            if item is None or holder is None:
+                raise LockLost(f"the lock is not held with fencing token {fencing_token} any more")
+            self._check_invocation(holder)
+            if reply.applied or (self._is_my_invocation(holder) and not holder.suspended):
+                grant = yield from self._with_whole_lease(built, item, holder, None)
+                if grant is not None:
+                    return grant
+            elif holder.lease_until_ms <= self.now.latest_ms:
+                raise LockLost(f"the lease of fencing token {fencing_token} ended before the execution went on")
+            seen_ms = None if holder.suspended else holder.lease_until_ms
+        raise OutcomeUnknown(f"the lease of fencing token {fencing_token} kept changing while it was resumed")
+
+    def _is_my_invocation(self, holder: Holder) -> bool:
+        mine = self.claim.invocation
+        return mine is not None and holder.invocation == mine.id
+
+    def _check_invocation(self, holder: Holder) -> None:
+        """Refuse to go on if a later invocation of this durable execution has resumed the grant."""
+        mine, last_ms = self.claim.invocation, holder.invocation_ends_ms
+        if mine is None or last_ms is None or self._is_my_invocation(holder) or last_ms < mine.ends_ms:
+            return
+        raise LockLost(f"a later invocation goes on with the lock of fencing token {holder.fencing_token}")
 
     def set_data(self, fencing_token: int, data: str | None) -> Steps[None]:
         """Replace the data that is shown beside the holder; None removes it."""
@@ -443,7 +508,8 @@ class Contender:
         if not reply.applied:
             found = self._for_me(reply.item)
             token = held.fencing_token
-            if self._held_with(found, token) is not None:
+            if (holder := self._held_with(found, token)) is not None:
+                self._check_invocation(holder)
                 raise InvalidLockRequest("shared", self.claim.shared, "what the grant was claimed with")
             in_time = by_ms < held.lease_until_ms
             freed_by = found.freed_by(token) if found is not None else None
@@ -470,6 +536,29 @@ class Contender:
             return Released(held_ms, lease_until_ms <= by_ms)
         return Released(held_ms, lease_until_ms <= by_ms, integer(was["waiting"]), integer(was["fencingToken"]))
 
+    def leave_held(self, held: Hold, until_ms: int) -> Steps[Released]:
+        """In place of a release: leave the lock to the end of a last lease, at this moment in table time or later.
+
+        Raises:
+            LockLost: the lock is not held with this token any more, or its lease has ended.
+        """
+        yield from self.renew(held.fencing_token, until_ms)
+        held_ms, _ = hold_times(held, self.now)
+        return Released(held_ms, lease_was_over=False)
+
+    def free_suspended(self, held: Hold) -> Steps[bool]:
+        """Free the lock of an execution that has ended, if it is suspended as it was read; wakes no one.
+
+        Returns:
+            Whether this request, or an earlier attempt of it, has freed it.
+        """
+        _, mean_hold_ms = hold_times(held, self.now)
+        # The same for every clean-up after this execution: whichever has freed it, it is free.
+        freeing = Releasing(by=f"after {held.owner}"[:_BY_CHARACTERS])
+        reply = yield from self.send(write.free_suspended(self.claim, held, freeing, mean_hold_ms, self.now))
+        item = self._for_me(reply.item)
+        return reply.applied or (item is not None and item.freed_by(held.fencing_token) == freeing.by)
+
     def wake_next(self) -> Steps[int]:
         """Wake as many of the first in line as may take the lock; none if this contender does not wake: they poll.
 
@@ -494,7 +583,7 @@ class Contender:
                     if row.ticket in tried:
                         continue
                     tried.add(row.ticket)
-                    answered = row.session is not None and (yield from _wake(self, row.session))
+                    answered = row.session is not None and (yield from _wake(self, row, row.session))
                     woken += answered
                     # A waiter without a session polls by itself, and it is its turn.
                     if answered or row.session is None:
@@ -507,7 +596,25 @@ class Contender:
             return woken
         return woken
 
+    def wake_if_idle(self, queue: Queue) -> Steps[None]:
+        """Wake the first in line if the lock waits for it, and may for long: who wakes one that has gone learns that.
+
+        Not those behind it, which would wake each other again and again.
+        """
+        item, first = queue.item, next(iter(queue.live), None)
+        if self.wakes and item is not None and first is not None and first.session is not None:
+            has_room = item.room(self.claim.mode, without=expired_holders(item, self.now)) > 0
+            if has_room and first.lease_until_ms > self.now.latest_ms + COMES_AGAIN_MS:
+                with suppress(TicketLockError):
+                    yield from _wake(self, first, first.session)
+
     # Private.
+
+    def _outlive(self, item: LockItem) -> Steps[None]:
+        """A holder may be suspended for longer than an item stays after the joining of its last waiter."""
+        last_ms = max((each.lease_until_ms for each in item.holders), default=0)
+        if item.expires_at_s is not None and last_ms // 1_000 > item.expires_at_s:
+            yield from self.send(write.outlive(self.claim, last_ms, self.now))
 
     def _is_old(self, item: LockItem) -> bool:
         """Whether the row of every ticket has been written by now, or never will be."""
@@ -563,9 +670,9 @@ class Contender:
         if place.lease_until_ms - self.now.latest_ms > self.row_kept_ms:
             return place
         built = self.now
-        reply = yield from self.send(write.extend_row(self.claim, place.ticket, built))
+        reply = yield from self.send(write.extend_row(self.claim, place.ticket, built, self.row_lease_ms))
         if reply.applied:
-            return Place(place.ticket, built.latest_ms + self.claim.lease_ms)
+            return Place(place.ticket, built.latest_ms + self.row_lease_ms)
         row = Row.parse(reply.item) if reply.item is not None else None
         return Place(row.ticket, row.lease_until_ms) if row is not None and row.owner == self.claim.owner else None
 
@@ -703,9 +810,16 @@ def find_session(
     return reads.session_in(reply.item, session)
 
 
-def _wake(me: Contender, session: Session) -> Steps[bool]:
+def _wake(me: Contender, row: Row, session: Session) -> Steps[bool]:
+    """Whether a waiter was woken. The row of one whose task has ended is shortened: it may be gone for good."""
     item = yield from find_session(me, session, PATIENCE_TO_WAKE_MS, READ_TO_WAKE)
     if item is None or "wakeUpToken" not in item:
         return False
-    answered = yield from me.send(TaskAnswer(item["wakeUpToken"]["S"], patience_ms=PATIENCE_TO_WAKE_MS))
+    token = item["wakeUpToken"]["S"]
+    answered = yield from me.send(TaskAnswer(token, patience_ms=PATIENCE_TO_WAKE_MS))
+    until_ms = me.now.latest_ms + COMES_AGAIN_MS
+    if not answered.applied and row.lease_until_ms > until_ms:
+        # A role of an earlier version may not ask for a session's condition.
+        with suppress(TicketLockError):
+            yield from me.send(write.shorten_row(me.claim.lock, row, session, token, until_ms, PATIENCE_TO_WAKE_MS))
     return answered.applied

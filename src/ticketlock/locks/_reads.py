@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from ticketlock.locks._items import LockName, Session, lock_prefix
 from ticketlock.locks._outcomes import Claim
-from ticketlock.wire import GetMany, Item, Read, Scan, TimeCheck
+from ticketlock.wire import GetMany, Item, Read, Scan, TimeCheck, number
 
 # The attributes that `TicketLock.grant_read` lets a list read: no task tokens, and no holders, whose attribute names
 # a policy cannot know.
@@ -22,6 +22,8 @@ LISTED = (
 )
 
 _IS_A_LOCK_ITEM = "attribute_exists(issued)"
+# A newer version may have other counts: then the lock is read.
+_MAY_BE_BUSY = f"{_IS_A_LOCK_ITEM} AND (NOT held = :zero OR NOT waiting = :zero)"
 
 TIME_CHECK = TimeCheck({"pk": {"S": "now"}, "sk": {"S": "/"}})
 """No item has its key: not a lock's, since no namespace is empty, nor a session's, which operators may not read."""
@@ -35,9 +37,9 @@ def read_front(claim: Claim, patience_ms: int | None = None) -> Read:
     return Read(*lock_prefix(claim.lock), limit=claim.permits + 2, patience_ms=patience_ms)
 
 
-def read_first(lock: LockName) -> Read:
-    """The lock item and the first row of its queue."""
-    return Read(*lock_prefix(lock), limit=2)
+def read_first(lock: LockName, rows: int = 1) -> Read:
+    """The lock item and the first rows of its queue."""
+    return Read(*lock_prefix(lock), limit=1 + rows)
 
 
 def read_whole(lock: LockName) -> Read:
@@ -66,6 +68,8 @@ def read_sessions(execution: str) -> Read:
     return Read({"pk": Session(execution, "").key()["pk"]}, {"sk": {"S": "/"}}, limit=None)
 
 
-def list_page(after: Item | None = None) -> Scan:
-    """A page of the table's lock items, with the attributes of a list."""
-    return Scan(_IS_A_LOCK_ITEM, LISTED, after)
+def list_page(after: Item | None = None, *, busy: bool = False, limit: int | None = None) -> Scan:
+    """A page of the table's lock items, with the attributes of a list; or of those that may be busy."""
+    if not busy:
+        return Scan(_IS_A_LOCK_ITEM, LISTED, after, limit=limit)
+    return Scan(_MAY_BE_BUSY, LISTED, after, values={":zero": number(0)}, limit=limit)

@@ -19,6 +19,7 @@ from ticketlock.locks._items import (
     holder_attribute,
     lock_key,
     row_key,
+    session_expires_at_s,
     token_attribute,
 )
 from ticketlock.locks._outcomes import MIN_LEASE_MS, Claim, Decision, Hold, Releasing
@@ -235,8 +236,8 @@ def join_together(claim: Claim, seen: LockItem, now: Moment, *, counted: bool) -
     return TransactWrite((number_taken, _row(claim, ticket, now), *noted))
 
 
-def extend_row(claim: Claim, ticket: int, now: Moment) -> Write:
-    """Extend the queue row by a lease."""
+def extend_row(claim: Claim, ticket: int, now: Moment, lease_ms: int) -> Write:
+    """Extend the queue row by this lease."""
     return Write(
         "Update",
         row_key(claim.lock, ticket),
@@ -245,10 +246,30 @@ def extend_row(claim: Claim, ticket: int, now: Moment) -> Write:
         names={"#owner": "owner"},
         values={
             ":me": {"S": claim.owner},
-            ":lease_until": number(now.latest_ms + claim.lease_ms),
-            ":expires_at": _row_expires_at(claim, now),
+            ":lease_until": number(now.latest_ms + lease_ms),
+            ":expires_at": number(session_expires_at_s(now.latest_ms + lease_ms)),
         },
     )
+
+
+def shorten_row(
+    lock: LockName, row: Row, session: Session, task_token: str, until_ms: int, patience_ms: int
+) -> TransactWrite:
+    """End the lease of a parked waiter's row earlier, unless it has parked again, or extended the row, since."""
+    parked = Write("ConditionCheck", session.key(), only_if.PARKED_AS_I_SAW, values={":seen_token": {"S": task_token}})
+    shorter = Write(
+        "Update",
+        row_key(lock, row.ticket),
+        update="SET leaseUntilMs = :lease_until",
+        condition=only_if.ROW_IS_AS_I_SAW,
+        names={"#owner": "owner"},
+        values={
+            ":seen_owner": {"S": row.owner},
+            ":seen_lease": number(row.lease_until_ms),
+            ":lease_until": number(until_ms),
+        },
+    )
+    return TransactWrite((parked, shorter), patience_ms=patience_ms)
 
 
 def delete_my_row(claim: Claim, ticket: int) -> Write:
@@ -289,8 +310,57 @@ def withdraw(claim: Claim, ticket: int, now: Moment) -> TransactWrite:
 
 def renew(claim: Claim, fencing_token: int, now: Moment, at_least_until_ms: int = 0) -> Write:
     """The heartbeat: a later end for a lease that has not expired. It neither shortens a lease nor revives one."""
-    conditions = only_if.MY_LEASE_IS_NOT_OVER, only_if.MY_LEASE_GROWS
+    conditions = only_if.MY_LEASE_IS_NOT_OVER, only_if.MY_LEASE_GROWS, *_of_my_invocation(claim)
     return _lease(claim, fencing_token, now, *conditions, at_least_until_ms=at_least_until_ms)
+
+
+def suspend(claim: Claim, fencing_token: int, until_ms: int, now: Moment) -> Write:
+    """Keep the lock until this moment of table time while nothing of its durable execution runs."""
+    return _lease(
+        claim,
+        fencing_token,
+        now,
+        only_if.MY_LEASE_IS_NOT_OVER,
+        *_of_my_invocation(claim),
+        at_least_until_ms=until_ms,
+        more=["#me.suspended = :one"],
+    )
+
+
+def resume(claim: Claim, fencing_token: int, now: Moment, seen_lease_until_ms: int | None = None) -> Write:
+    """An invocation goes on with the lock; the one before it is fenced off.
+
+    After a suspension the lease ends exactly a lease from now, which may be earlier: nothing relies on the longer one.
+    One that has ended without a suspension may still rely on its lease, so that is never made shorter.
+
+    A late copy is refused: it would end the long lease of a suspension that came after it.
+
+    Args:
+        seen_lease_until_ms: the end of that lease, if it is later than a lease from now.
+    """
+    as_seen = seen_lease_until_ms is not None
+    conditions = (
+        only_if.MY_LEASE_IS_NOT_OVER,
+        only_if.NO_LATER_INVOCATION_RESUMED,
+        only_if.MY_LEASE_IS_AS_I_SAW if as_seen else only_if.I_AM_SUSPENDED_OR_MY_LEASE_GROWS,
+    )
+    until_ms = seen_lease_until_ms or 0
+    return _lease(claim, fencing_token, now, *conditions, at_least_until_ms=until_ms, removed=["#me.suspended"])
+
+
+def outlive(claim: Claim, until_ms: int, now: Moment) -> Write:
+    """Postpone the lock item's time to live beyond this lease, of another: who joins a queue sets it by its own."""
+    return on_the_lock(claim, now, (), only_if.KNOWN_FORMAT, {":expires_at": number(_outlives_s(until_ms))})
+
+
+def free_suspended(claim: Claim, held: Hold, releasing: Releasing, mean_hold_ms: int, now: Moment) -> Write:
+    """Free the lock of a durable execution that has ended while it was suspended, unless an invocation has resumed it
+    since it was read.
+    """
+    freed = release(claim, held, releasing, mean_hold_ms, now, None)
+    values = {**freed.values, ":seen_lease": number(held.lease_until_ms)}
+    conditions = only_if.I_AM_SUSPENDED, only_if.MY_LEASE_IS_AS_I_SAW
+    return replace(freed, condition=every(freed.condition or "", *conditions), values=values)
 
 
 def write_whole_lease(claim: Claim, fencing_token: int, seen_lease_until_ms: int, now: Moment) -> Write:
@@ -298,7 +368,8 @@ def write_whole_lease(claim: Claim, fencing_token: int, seen_lease_until_ms: int
 
     Never a shorter one: if table time has become more precise, its upper bound may be lower than before.
     """
-    return _lease(claim, fencing_token, now, only_if.MY_LEASE_IS_AS_I_SAW, at_least_until_ms=seen_lease_until_ms)
+    conditions = only_if.MY_LEASE_IS_AS_I_SAW, *_of_my_invocation(claim)
+    return _lease(claim, fencing_token, now, *conditions, at_least_until_ms=seen_lease_until_ms)
 
 
 def whole_lease_until_ms(claim: Claim, at_least_until_ms: int, now: Moment) -> int:
@@ -337,7 +408,8 @@ def release(
         }
         changed += ["#forced = :forced", "lastForced = :last_forced"]
         removed += [f"#x{place}" for place, each in enumerate(over) if each != names["#forced"]]
-    condition = every(only_if.I_HOLD_WITH_MY_TOKEN, claim.mode.as_granted)
+    condition = every(only_if.I_HOLD_WITH_MY_TOKEN, claim.mode.as_granted, *_of_my_invocation(claim))
+    values |= _invocation_values(claim)
     return on_the_lock(claim, now, changed, condition, values, removed=removed, names=names, returns="ALL_OLD")
 
 
@@ -428,17 +500,39 @@ def _last_kept_until_s(seen: LockItem | None) -> int | None:
     return None if seen is None else seen.permits_kept_until_s or seen.permits_were_kept_until_s
 
 
-def _lease(claim: Claim, fencing_token: int, now: Moment, *conditions: str, at_least_until_ms: int) -> Write:
+def _of_my_invocation(claim: Claim) -> tuple[str, ...]:
+    return () if claim.invocation is None else (only_if.MINE_IS_THE_LATEST_INVOCATION,)
+
+
+def _invocation_values(claim: Claim) -> dict[str, Any]:
+    if (invocation := claim.invocation) is None:
+        return {}
+    return {":invocation": {"S": invocation.id}, ":invocation_ends": number(invocation.ends_ms)}
+
+
+def _lease(
+    claim: Claim,
+    fencing_token: int,
+    now: Moment,
+    *conditions: str,
+    at_least_until_ms: int,
+    more: Sequence[str] = (),
+    removed: Collection[str] = (),
+) -> Write:
     until_ms = whole_lease_until_ms(claim, at_least_until_ms, now)
     values = {
         ":token": number(fencing_token),
         ":lease_until": number(until_ms),
         ":lease_ms": number(until_ms - now.latest_ms),
         ":seen_lease": number(at_least_until_ms),
+        ":expires_at": number(_outlives_s(until_ms)),
+        **_invocation_values(claim),
     }
-    changes = ["#me.leaseUntilMs = :lease_until", "#me.leaseMs = :lease_ms"]
+    changes = ["#me.leaseUntilMs = :lease_until", "#me.leaseMs = :lease_ms", *more]
+    if claim.invocation is not None:
+        changes += ["#me.invocation = :invocation", "#me.invocationEndsMs = :invocation_ends"]
     condition = every(only_if.I_HOLD_WITH_MY_TOKEN, *conditions)
-    return on_the_lock(claim, now, changes, condition, values, returns="ALL_NEW")
+    return on_the_lock(claim, now, changes, condition, values, removed=removed, returns="ALL_NEW")
 
 
 def on_the_lock(
@@ -484,8 +578,13 @@ def _lock_values(claim: Claim, now: Moment) -> dict[str, Any]:
         ":epoch": now_ms,
         ":permits": number(claim.permits),
         ":since": number(claim.permits_since_ms or 0),
-        ":expires_at": number((now.latest_ms + claim.lease_ms) // 1_000 + _LOCK_ITEM_OUTLIVES_ITS_USE_S),
+        ":expires_at": number(_outlives_s(now.latest_ms + claim.lease_ms)),
     }
+
+
+def _outlives_s(until_ms: int) -> int:
+    """When an item may be deleted whose last lease ends then."""
+    return until_ms // 1_000 + _LOCK_ITEM_OUTLIVES_ITS_USE_S
 
 
 def _row(claim: Claim, ticket: int, now: Moment) -> Write:

@@ -39,7 +39,8 @@ def check_definition(parameters: Described) -> None:
         parameters: those of CreateTable.
     """
     check_settings(parameters)
-    defined = [each["AttributeName"] for each in parameters["AttributeDefinitions"]]
+    defined = [each["AttributeName"] for each in parameters.get("AttributeDefinitions", ())]
+    _check_once(defined, "Duplicate AttributeName in AttributeDefinitions")
     table_keys = parameters["KeySchema"]
     check_are_defined(table_keys, defined)
     check_key_schema(table_keys, most_of_a_role=1)
@@ -72,7 +73,7 @@ def check_definition(parameters: Described) -> None:
     check_distinct(names)
     check_projected(parameters.get("LocalSecondaryIndexes", ()), parameters.get("GlobalSecondaryIndexes", ()))
     used = {each["AttributeName"] for each in keys}
-    if len(set(defined)) < len(defined) or used != set(defined):
+    if used != set(defined):
         raise wrong(
             "Some AttributeDefinitions are not used. "
             f"AttributeDefinitions: [{', '.join(defined)}], keys used: [{', '.join(sorted(used))}]"

@@ -21,7 +21,6 @@ from ticketlock.testing._refusals import Refused, invalid
 from ticketlock.testing._tables import MemoryTables, Parameters, Reply, Table
 
 _MOST_NAMES = 100
-_MOST_TAGS_A_PAGE = 10
 _DAYS = 35
 _NOT_TOLD_OF_DELETED = (
     "AttributeDefinitions",
@@ -35,9 +34,9 @@ _NOT_TOLD_OF_DELETED = (
 
 def perform(tables: MemoryTables, operation: str, parameters: Parameters) -> Reply:
     """One of the ``OPERATIONS``."""
-    check_members(operation, parameters)
     if "TableName" in parameters:
         check_name("tableName", parameters["TableName"], may_be_foreign=operation != "CreateTable")
+    check_members(operation, parameters)
     # Definitions are kept and told: neither the sender nor the receiver shares them.
     return deepcopy(OPERATIONS[operation](tables, deepcopy(parameters)))
 
@@ -240,12 +239,11 @@ def _untag_resource(tables: MemoryTables, parameters: Parameters) -> Reply:
 
 
 def _list_tags_of_resource(tables: MemoryTables, parameters: Parameters) -> Reply:
-    table, begin = _tagged(tables, parameters), parameters.get("NextToken", "0")
-    if not begin.isdecimal():
-        raise invalid(f"Invalid NextToken: {begin}")
-    end = int(begin) + _MOST_TAGS_A_PAGE
-    tags = [{"Key": key, "Value": value} for key, value in sorted(table.tags.items())]
-    return {"Tags": tags[int(begin) : end], **({"NextToken": str(end)} if end < len(tags) else {})}
+    """All tags at once: a table has too few for pages (https://github.com/aws/aws-sdk/issues/583)."""
+    table = _tagged(tables, parameters)
+    if "NextToken" in parameters:
+        raise invalid(f"Invalid NextToken: {parameters['NextToken']}")
+    return {"Tags": [{"Key": key, "Value": value} for key, value in sorted(table.tags.items())]}
 
 
 def _recovered(tables: MemoryTables, parameters: Parameters) -> Table:

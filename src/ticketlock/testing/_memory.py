@@ -15,7 +15,7 @@ from ticketlock.testing._faults import Fault, FaultOn
 from ticketlock.testing._parameters import check_name, not_known
 from ticketlock.testing._refusals import Refused, error_of
 from ticketlock.testing._sendable import sendable
-from ticketlock.testing._service import ENDPOINT, Service, decoded
+from ticketlock.testing._service import ENDPOINT, Service, decoded, plain_item
 from ticketlock.testing._tables import Table
 from ticketlock.testing._transactions import InSteps
 from ticketlock.wire import Clocks, SystemClocks
@@ -154,9 +154,13 @@ class MemoryDynamoDB(ClientMethods):
         return self._service.begin("".join(part.capitalize() for part in operation.split("_")), parameters)
 
     def items(self, table_name: str = "locks") -> list[Attributes]:
-        """Copies of all items of a table. Not a request."""
+        """Copies of all items of a table, in DynamoDB's JSON. Not a request."""
         with self._service.lock:
             return [copy_of_item(item) for item in self._table(table_name).items()]
+
+    def plain_items(self, table_name: str = "locks") -> list[dict[str, Any]]:
+        """The same in Python values: a number is a ``Decimal``, as from boto3's Table."""
+        return [plain_item(item) for item in self.items(table_name)]
 
     def delete_all(self, pk: str, table_name: str = "locks") -> int:
         """Delete all items of a partition, even if they are in use. A lock's partition is its entity. Not a request.

@@ -4,7 +4,7 @@ The table of docs/python.md is generated from this.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
@@ -138,9 +138,12 @@ def check_values(parameters: Mapping[str, Any], operation: str | None = None) ->
     """Refuse what the service refuses whatever it has stored: of an operation on items, or of a structure within."""
     if "TableName" in parameters:
         check_name("tableName", parameters["TableName"], least=1)
-    for name, choices in _CHOICES.items():
-        if name in parameters and parameters[name] not in choices:
-            raise constraint(_camel(name), _one_of(choices), parameters[name])
+    if not parameters.keys().isdisjoint(_CHOICES):
+        _refuse_all(
+            _said(_camel(name), _one_of(choices), parameters[name])
+            for name, choices in _CHOICES.items()
+            if name in parameters and parameters[name] not in choices
+        )
     for name, least in _LEAST.items():
         if name in parameters:
             value = parameters[name]
@@ -178,7 +181,12 @@ def check_placeholders(operation: str, parameters: Mapping[str, Any]) -> None:
 
 def check_members(operation: str, parameters: Mapping[str, Any]) -> None:
     """Refuse values that the SDK sends, and whose length, pattern or choice the service refuses."""
-    found = list(_broken(shape_of(operation), parameters, ""))
+    _refuse_all(_broken(shape_of(operation), parameters, ""))
+
+
+def _refuse_all(broken: Iterable[str]) -> None:
+    """Tell all that is wrong, in one error."""
+    found = list(broken)
     if found:
         counted = f"{len(found)} validation error{'s' if len(found) > 1 else ''} detected"
         raise invalid(f"{counted}: {'; '.join(found)}")

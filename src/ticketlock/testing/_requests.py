@@ -71,7 +71,7 @@ class ItemRead:
     @classmethod
     def of(cls, tables: MemoryTables, operation: str, parameters: Mapping[str, Any]) -> "ItemRead":
         """Parse the read of a request, or of an action of a transaction."""
-        table, expressions = tables[parameters["TableName"]], _expressions(operation, parameters)
+        expressions, table = _expressions(operation, parameters), tables[parameters["TableName"]]
         table.check_scalars(expressions)
         return cls(table, table.key_of(parameters["Key"]), expressions)
 
@@ -121,7 +121,7 @@ def batch_get_item(tables: MemoryTables, parameters: Mapping[str, Any]) -> Reply
             raise not_known("the parameter AttributesToGet of KeysAndAttributes")
         check_values({"TableName": name})
         check_count(f"RequestItems.{name}.member.Keys", len(wanted["Keys"]), _MOST_READ_IN_BATCH)
-        table, expressions = tables[name], _expressions("KeysAndAttributes", wanted)
+        expressions, table = _expressions("KeysAndAttributes", wanted), tables[name]
         table.check_scalars(expressions)
         asked += ((name, key, table, expressions, table.key_of(key)) for key in wanted["Keys"])
     if len(asked) > _MOST_READ_IN_BATCH:
@@ -387,8 +387,8 @@ class ItemWrite:
         Raises:
             Mismatched: its key or its item does not match the table.
         """
-        table = tables[parameters["TableName"]]
         expressions = _expressions(operation, parameters)
+        table = tables[parameters["TableName"]]
         given = canonical_item(parameters["Item"]) if operation.startswith("Put") else None
         if given is not None:
             check_size(given)

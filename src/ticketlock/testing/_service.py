@@ -4,18 +4,21 @@ import base64
 import json
 import threading
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from datetime import datetime
 from email.utils import formatdate
 from functools import lru_cache
 from typing import Any
 
+from boto3.dynamodb.transform import ParameterTransformer
+from boto3.dynamodb.types import TypeDeserializer
 from botocore.exceptions import ConnectTimeoutError, ReadTimeoutError
 
-from ticketlock._expressions import ExpressionInvalid
+from ticketlock._expressions import Attributes, ExpressionInvalid
 from ticketlock.testing import _management, _requests, _transactions
 from ticketlock.testing._faults import Fault, Faults, refusal
-from ticketlock.testing._parameters import check_values
+from ticketlock.testing._parameters import check_values, shape_of
 from ticketlock.testing._refusals import Refused, invalid, server_error
 from ticketlock.testing._sendable import check_received, sendable
 from ticketlock.testing._tables import MemoryTables, Parameters, Reply, Transactions
@@ -26,6 +29,8 @@ _ERRORS = "com.amazonaws.dynamodb.v20120810#"
 
 ENDPOINT = "memory://dynamodb"
 
+_python: Callable[[Any], Any] = TypeDeserializer().deserialize
+
 _TRANSACTIONS: Mapping[str, Callable[[MemoryTables, Parameters], TransactionSteps]] = {
     "TransactWriteItems": _transactions.transact_write_items,
     "TransactGetItems": _transactions.transact_get_items,
@@ -33,8 +38,17 @@ _TRANSACTIONS: Mapping[str, Callable[[MemoryTables, Parameters], TransactionStep
 
 
 def decoded(body: bytes | str) -> dict[str, Any]:
-    """The parameters in a request's body."""
-    parameters: dict[str, Any] = json.loads(body, object_hook=_with_bytes)
+    """The parameters in a request's body.
+
+    Raises:
+        ValueError: it has none.
+    """
+    try:
+        parameters = json.loads(body, object_hook=_with_bytes)
+    except RecursionError:
+        raise ValueError("the body is nested too deeply") from None
+    if not isinstance(parameters, dict):
+        raise ValueError("the body is not an object of JSON")
     return parameters
 
 
@@ -54,9 +68,9 @@ def failure(code: str) -> dict[str, str]:
 def _with_bytes(value: dict[str, Any]) -> dict[str, Any]:
     """Decode binary values from base64. A member ``B`` that is not text is an attribute of that name, not a value."""
     if len(value) == 1 and isinstance(value.get("B"), str):
-        return {"B": base64.b64decode(value["B"])}
+        return {"B": base64.b64decode(value["B"], validate=True)}
     if len(value) == 1 and isinstance(value.get("BS"), list):
-        return {"BS": [base64.b64decode(member) for member in value["BS"]]}
+        return {"BS": [base64.b64decode(member, validate=True) for member in value["BS"]]}
     return value
 
 
@@ -85,12 +99,24 @@ def _date(now_s: int) -> str:
     return formatdate(now_s, usegmt=True)
 
 
+def plain_item(item: Attributes) -> dict[str, Any]:
+    """An item in Python values, as boto3's Table reads it."""
+    return {name: _python(value) for name, value in item.items()}
+
+
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """One request: its operation (``"UpdateItem"``) and its parameters."""
+    """One request: its operation (``"UpdateItem"``) and its parameters, with attributes as in DynamoDB's JSON."""
 
     operation: str
     parameters: Parameters
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """The parameters with attributes as Python values: a number is a ``Decimal``, as from boto3's Table."""
+        plain = deepcopy(dict(self.parameters))
+        ParameterTransformer().transform(plain, shape_of(self.operation), _python, "AttributeValue")
+        return plain
 
 
 class Service:

@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 from ticketlock._expressions import Attributes, Value, canonical
-from ticketlock.testing._refusals import mismatched
+from ticketlock.testing._refusals import invalid, mismatched
 
 _MAX_KEY_BYTES = (2_048, 1_024)
 
@@ -54,14 +54,16 @@ class Partitions:
                 yield from self.partition(pk, after=after[1])
 
 
-def key_part(position: int, name: str, kind: str, value: Value) -> KeyPart:
+def key_part(position: int, name: str, kind: str, value: Value, *, is_alone: bool = False) -> KeyPart:
+    """The value of a key attribute, which stands in an item unless its key is alone in the request."""
     content = canonical(value)[kind]
     if kind == "N":
         return Decimal(content)
     part: str | bytes = content
     size, most = len(part.encode() if isinstance(part, str) else part), _MAX_KEY_BYTES[position]
     if size == 0:
-        raise mismatched(
+        # No table needs to be known: also a transaction is refused, not cancelled.
+        raise (invalid if is_alone else mismatched)(
             "One or more parameter values are not valid. The AttributeValue for a key attribute cannot contain an "
             f"empty {'string' if kind == 'S' else 'binary'} value. Key: {name}"
         )

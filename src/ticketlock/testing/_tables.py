@@ -357,7 +357,7 @@ class Table:
                     "One or more parameter values were invalid: "
                     f"Type mismatch for key {name} expected: {self.key_kinds[position]} actual: {''.join(given[name])}"
                 )
-            parts.append(self._key_part(position, given[name]))
+            parts.append(self._key_part(position, given[name], is_alone=not is_item))
         return parts[0], parts[1] if len(parts) > 1 else ""
 
     @property
@@ -378,8 +378,8 @@ class Table:
         """Parse a value of its sort key."""
         return self._key_part(1, value)
 
-    def _key_part(self, position: int, value: Value) -> KeyPart:
-        return key_part(position, self.key_names[position], self.key_kinds[position], value)
+    def _key_part(self, position: int, value: Value, *, is_alone: bool = False) -> KeyPart:
+        return key_part(position, self.key_names[position], self.key_kinds[position], value, is_alone=is_alone)
 
     def key_item(self, item: Attributes) -> Attributes:
         """The key of an item, in the form of a request."""

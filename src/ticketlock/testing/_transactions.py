@@ -83,12 +83,15 @@ class InSteps:
             ReadTimeoutError: it has met the fault that its reply is lost.
         """
         with self._lock:
-            while self.step():
-                pass
+            self._go_to_the_end()
             status, reply = self._replies(*self._outcome)
         if status >= 300:
             raise error_of(reply, self.operation)
         return reply
+
+    def _go_to_the_end(self) -> None:
+        while self.step():
+            pass
 
     def _finish(self, status: int, reply: Reply) -> None:
         self._outcome = status, reply

@@ -15,7 +15,7 @@ from ticketlock.units._again import unit_name, unit_owner
 from ticketlock.units._like_boto3 import UnitClient
 from ticketlock.units._provision import Denied, create_units_table
 from ticketlock.units._records import Record, Visible
-from ticketlock.units._recovery import FoundMark, OpenUnit, Outcome, Swept
+from ticketlock.units._recovery import FoundMark, OpenUnit, Outcome, Swept, UnitOutcome
 from ticketlock.units._statements import COMMITTED, READ_LOCK, SERIALIZABLE, UNCOMMITTED, Isolation
 from ticketlock.units._unit import Unit
 from ticketlock.units._units import Units
@@ -35,6 +35,7 @@ __all__ = [
     "Swept",
     "Unit",
     "UnitClient",
+    "UnitOutcome",
     "UnitTable",
     "Units",
     "Visible",

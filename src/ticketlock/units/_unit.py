@@ -2,15 +2,15 @@
 
 import logging
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self, overload
 
 from ticketlock._checks import Seconds
 from ticketlock.units._like_boto3 import LowLevelUnitOfWork, SdkClient, UnitClient
-from ticketlock.units._statements import Isolation, QueryRequest, SaveOptions, StatementRequest
+from ticketlock.units._statements import Isolation, QueryRequest, SaveOptions, StatementRequest, with_tables
 from ticketlock.units._unit_of_work import UnitOfWork
-from ticketlock.units._words import PYTHON, UnitTable
+from ticketlock.units._words import PYTHON, ItemKey, Pairs, UnitTable
 from ticketlock.wire import ForkingSteps
 
 PerformSteps = Callable[[ForkingSteps[Any]], Any]
@@ -28,6 +28,23 @@ class UnitFace:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.id}, {self._unit_of_work.state.in_words}>"
+
+    @property
+    def result(self) -> Any:
+        """What the commit of a unit with a name, or of a resumed one, keeps for those who repeat it: None, JSON or
+        values of DynamoDB's types, up to 8 KB. Of a ``repeated`` unit the first one's; to set it does nothing then. A
+        ``save`` refuses it: the process that commits the unit sets it.
+
+        Raises:
+            InvalidUnitRequest: when it is set: it cannot be kept, or nobody could ask for it.
+            UnitFinished: when it is set: the unit has ended.
+            UnsupportedFormat: a newer version has written it.
+        """
+        return self._unit_of_work.result
+
+    @result.setter
+    def result(self, result: Any) -> None:
+        self._unit_of_work.keep(result)
 
     def __del__(self) -> None:
         # An interrupt within `__init__` leaves none.
@@ -71,9 +88,7 @@ class Unit(UnitFace):
         """Whether its name was committed before, or its step saved: then this unit writes nothing."""
         return self._unit_of_work.repeated
 
-    def get(
-        self, table: UnitTable, key: Mapping[str, Any], *, isolation: Isolation | None = None
-    ) -> dict[str, Any] | None:
+    def get(self, table: UnitTable, key: ItemKey, *, isolation: Isolation | None = None) -> dict[str, Any] | None:
         """An item with the unit's own writes, in the values of boto3's Table resource; None if there is none.
 
         Args:
@@ -97,7 +112,7 @@ class Unit(UnitFace):
         return found
 
     def get_all(
-        self, wanted: Sequence[tuple[UnitTable, Mapping[str, Any]]], *, isolation: Isolation | None = None
+        self, table: UnitTable | Pairs, keys: Iterable[ItemKey] | None = None, *, isolation: Isolation | None = None
     ) -> list[dict[str, Any] | None]:
         """Several items: up to 100 are of one instant and take one request; beyond that, each group of 100.
 
@@ -105,13 +120,14 @@ class Unit(UnitFace):
         in one request.
 
         Args:
-            wanted: pairs of a table and a key.
+            table, keys: a table and keys of it; or, in place of the table, pairs of a table and a key.
             isolation: as for ``get``.
 
         Raises:
             UnitConflict: an item that the unit had read before has changed; below ``SERIALIZABLE``, one that it has
                 written. The unit is over. Or as for ``get``, which lists the other errors.
         """
+        wanted = with_tables(table, keys, "keys")
         found: list[dict[str, Any] | None] = self._perform(self._unit_of_work.get(wanted, isolation, PYTHON))
         return found
 
@@ -119,10 +135,10 @@ class Unit(UnitFace):
         self,
         table: UnitTable,
         key_condition: Any,
-        *,
-        filter: Any = None,
         values: Mapping[str, Any] | None = None,
         names: Mapping[str, str] | None = None,
+        *,
+        filter: Any = None,
         index: str | None = None,
         after: Mapping[str, Any] | None = None,
         limit: int | None = None,
@@ -136,9 +152,9 @@ class Unit(UnitFace):
             key_condition: an equation of the partition key, and at most one condition on the sort key: text, or made
                 with ``boto3.dynamodb.conditions.Key``. Of an index whose keys have several attributes: an equation of
                 each of the partition key, and conditions on the first ones of the sort key, equations but for the last.
+            values, names: what the placeholders of the expressions stand for.
             filter: which of them are returned: text, or made with ``boto3.dynamodb.conditions.Attr``. It names no key,
                 and only what the index has.
-            values, names: what the placeholders of the expressions stand for.
             index: the name of a secondary index. Its items are eventually consistent, at ``COMMITTED`` at most, and the
                 commit does not check them: a unit whose level is ``SERIALIZABLE`` reads an index at ``COMMITTED``.
             after: an item of an earlier query, or its key: the query returns those after it.
@@ -203,10 +219,35 @@ class Unit(UnitFace):
         found: dict[str, Any] | None = self._perform(self._unit_of_work.item_before(request))
         return found
 
+    @overload
     def update(
         self,
         table: UnitTable,
-        key: Mapping[str, Any],
+        key: ItemKey,
+        update: str,
+        values: Mapping[str, Any] | None = None,
+        names: Mapping[str, str] | None = None,
+        *,
+        condition: Any = None,
+        blind: Literal[False] = False,
+    ) -> dict[str, Any]: ...
+    @overload
+    def update(
+        self,
+        table: UnitTable,
+        key: ItemKey,
+        update: str,
+        values: Mapping[str, Any] | None = None,
+        names: Mapping[str, str] | None = None,
+        *,
+        condition: Any = None,
+        blind: bool,
+    ) -> dict[str, Any] | None: ...
+
+    def update(
+        self,
+        table: UnitTable,
+        key: ItemKey,
         update: str,
         values: Mapping[str, Any] | None = None,
         names: Mapping[str, str] | None = None,
@@ -225,7 +266,7 @@ class Unit(UnitFace):
                 result might be too large, if the update writes the key of an index, or if it only removes.
 
         Returns:
-            The item after the update; None with ``blind=True``.
+            The item after the update; None with ``blind=True``. An empty one if the unit is ``repeated``.
 
         Raises:
             ConditionFailed, InvalidUnitRequest, ItemTooLarge, TableError: as for ``put``, as are ``UnitConflict``,
@@ -238,7 +279,7 @@ class Unit(UnitFace):
     def delete(
         self,
         table: UnitTable,
-        key: Mapping[str, Any],
+        key: ItemKey,
         *,
         condition: Any = None,
         values: Mapping[str, Any] | None = None,
@@ -260,7 +301,7 @@ class Unit(UnitFace):
     def check(
         self,
         table: UnitTable,
-        key: Mapping[str, Any],
+        key: ItemKey,
         condition: Any,
         values: Mapping[str, Any] | None = None,
         names: Mapping[str, str] | None = None,
@@ -280,8 +321,8 @@ class Unit(UnitFace):
 
     def put_all(
         self,
-        table: UnitTable,
-        items: Iterable[Mapping[str, Any]],
+        table: UnitTable | Pairs,
+        items: Iterable[Mapping[str, Any]] | None = None,
         *,
         condition: Any = None,
         values: Mapping[str, Any] | None = None,
@@ -292,8 +333,8 @@ class Unit(UnitFace):
         All of them are in the unit afterwards, or, if an error is raised, none.
 
         Args:
-            table: from ``Units.table``.
-            items: whole items. Of two with one key the later one counts.
+            table, items: a table and whole items; or, in place of the table, pairs of a table and an item. Of two
+                items with one key the later one counts.
             condition, values, names: of each, as for ``put``.
 
         Returns:
@@ -317,7 +358,7 @@ class Unit(UnitFace):
         names: Mapping[str, str] | None = None,
         *,
         condition: Any = None,
-    ) -> list[dict[str, Any] | None]:
+    ) -> list[dict[str, Any]]:
         """The same update of many items; see ``put_all``. A key that is given twice is updated twice.
 
         Args:
@@ -330,13 +371,13 @@ class Unit(UnitFace):
         requests = StatementRequest.for_each(
             "update", table, keys, condition=condition, values=values, names=names, update=update
         )
-        found: list[dict[str, Any] | None] = self._perform(self._unit_of_work.items_after(requests))
+        found: list[dict[str, Any]] = self._perform(self._unit_of_work.items_after(requests))
         return found
 
     def delete_all(
         self,
-        table: UnitTable,
-        keys: Iterable[Mapping[str, Any]],
+        table: UnitTable | Pairs,
+        keys: Iterable[ItemKey] | None = None,
         *,
         condition: Any = None,
         values: Mapping[str, Any] | None = None,
@@ -345,7 +386,7 @@ class Unit(UnitFace):
         """Delete many items, those that exist; see ``put_all``.
 
         Args:
-            table, keys: which items.
+            table, keys: which items, as for ``get_all``.
             condition, values, names: of each, as for ``put``.
 
         Returns:
@@ -355,19 +396,19 @@ class Unit(UnitFace):
         found: list[dict[str, Any] | None] = self._perform(self._unit_of_work.items_before(requests))
         return found
 
-    def prefetch(self, wanted: Sequence[tuple[UnitTable, Mapping[str, Any]]]) -> None:
+    def prefetch(self, table: UnitTable | Pairs, keys: Iterable[ItemKey] | None = None) -> None:
         """Read items so that later statements need no read: up to 100 take a request, and several are sent at once.
 
         Each item is read by itself, as a statement reads it; ``get_all`` reads items of one instant. The commit checks
         only those that the unit uses afterwards. At ``READ_LOCK`` all of them are marked.
 
         Args:
-            wanted: pairs of a table and a key.
+            table, keys: as for ``get_all``.
 
         Raises:
             The errors of ``get``.
         """
-        self._perform(self._unit_of_work.prefetch(wanted, PYTHON))
+        self._perform(self._unit_of_work.prefetch(with_tables(table, keys, "keys"), PYTHON))
 
     def commit(self) -> None:
         """Write everything, or nothing. A second call does nothing.

@@ -2,9 +2,9 @@
 
 import functools
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, Self, TypeVar, overload
 
 from ticketlock._checks import Refusals, Seconds
 from ticketlock._decorating import CallKey
@@ -13,10 +13,14 @@ from ticketlock.errors import InvalidUnitRequest
 from ticketlock.units._again import (
     AGAIN,
     TRANSACTIONAL,
+    PayloadOf,
     PlaceInTurn,
     ThreadLocks,
     TransactionalArguments,
     Turns,
+    UnitDecorator,
+    UnitFunction,
+    UnitMethod,
     check_has_parentheses,
     check_locks,
 )
@@ -29,6 +33,7 @@ from ticketlock.units._recovery import (
     Outcome,
     Resumed,
     Swept,
+    UnitOutcome,
     end_owner,
     open_units,
     outcome,
@@ -50,14 +55,27 @@ from ticketlock.units._statements import (
 )
 from ticketlock.units._unit import Unit
 from ticketlock.units._unit_of_work import UnitOfWork, UnitsTable
-from ticketlock.units._words import Tables, UnitTable
+from ticketlock.units._words import ItemKey, Pairs, Tables, UnitTable
 from ticketlock.wire import Clocks, SystemClocks
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 
+P = ParamSpec("P")
 R = TypeVar("R")
+S = TypeVar("S")
+
+
+class NamedDecorator(Protocol):
+    """One whose calls may return None if their name was committed before; see ``UnitDecorator``."""
+
+    @overload
+    def __call__(  # type: ignore[overload-overlap]
+        self, function: Callable[Concatenate[Unit, P], R], /
+    ) -> UnitFunction[Unit, P, R | None]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[S, Unit, P], R], /) -> UnitMethod[S, Unit, P, R | None]: ...
 
 
 class Units:
@@ -154,7 +172,8 @@ class Units:
 
         Args:
             name: text, a whole number or a UUID that stands for what the unit does: only one unit of a name is
-                committed, within ``keep_names_for``. Later ones are ``repeated`` and write nothing.
+                committed, within ``keep_names_for``. Later ones are ``repeated``, write nothing, and have its
+                ``result``.
             isolation: of reads without a level of their own.
             under: a held lock, such as a ``Lease`` or a ``Fence``: the unit is committed only while it is held, with
                 this very fencing token.
@@ -239,7 +258,7 @@ class Units:
         isolation: Isolation = SERIALIZABLE,
         timeout: Seconds | None = None,
         under: Under | None = None,
-    ) -> Callable[[Callable[..., R]], Callable[..., R]]: ...
+    ) -> UnitDecorator[Unit]: ...
 
     @overload
     def transactional(
@@ -251,7 +270,8 @@ class Units:
         isolation: Isolation = SERIALIZABLE,
         timeout: Seconds | None = None,
         under: Under | None = None,
-    ) -> Callable[[Callable[..., R]], Callable[..., R | None]]: ...
+        payload: PayloadOf | None = None,
+    ) -> NamedDecorator: ...
 
     def transactional(
         self,
@@ -263,19 +283,21 @@ class Units:
         isolation: Isolation = SERIALIZABLE,
         timeout: Seconds | None = None,
         under: Under | None = None,
+        payload: PayloadOf | None = None,
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Decorate a function: each call is a unit, which commits when the function returns.
 
             @units.transactional(name="transfer-{transfer_id}")
-            def transfer(transfer_id, giver, taker, amount, *, unit): ...
+            def transfer(unit, transfer_id, giver, taker, amount): ...
 
         If the function raises, the unit is rolled back, and the exception is raised to you. After ``UnitConflict``,
         ``UnitRolledBack`` and ``UnitContended`` the function runs again, in a new unit that keeps the age of the first:
         side effects outside the unit happen at each try. Before that the call waits: up to 25 ms, twice as long each
         time, at most a second. If the unit is committed by then, or may be, the error is raised at once.
 
-        A caller that passes a ``Unit`` itself, as this argument, makes the call part of that unit: the function runs
-        once, and the caller's unit commits or rolls back what it did. ``tries`` and ``timeout`` do not count then.
+        A caller leaves the unit out. One that passes a ``Unit`` in its place makes the call part of that unit: the
+        function runs once, and the caller's unit commits or rolls back what it did. ``tries`` and ``timeout`` do not
+        count then.
 
         With ``locks`` the call queues instead, in arrival order, for the items at which it met a conflict, holds their
         locks during the next try, and releases them afterwards. Other calls that come to such an item meanwhile step
@@ -284,25 +306,29 @@ class Units:
 
         Args:
             tries: how many times it runs at most; then the last error is raised.
-            unit_as: the keyword argument in which the function gets its ``Unit``.
+            unit_as: the function's first parameter, or the one after ``self``, in which it gets its ``Unit``.
             name: as for ``begin``: a callable that gets the call's arguments and returns the name, or a
                 template with the names of the function's parameters. A call whose name was committed before does not
-                run the function, and returns None.
+                run the function, and returns the result of the first one, which the commit has kept: None, JSON, or
+                values of DynamoDB's types, up to 8 KB. The first caller gets what is kept, too.
             isolation, timeout: as for ``begin``.
             under: a callable that gets the call's arguments and returns a held lock, such as a ``Fence``: each try is
                 committed only while it is held. ``LockLost`` ends the call.
+            payload: a callable that gets the call's arguments and returns what must be the same in each call of a name,
+                in JSON or in DynamoDB's types. The commit keeps its SHA-256.
 
         Raises:
             InvalidUnitRequest: at once, for an argument or a name that is invalid; from a call whose name is
                 none, or for which ``under`` returns no held lock; from a call that is given
-                something else than a unit, or a unit although the decorator has a ``name`` or ``under``, or a unit of
-                a lower ``isolation``.
+                a unit although the decorator has a ``name`` or ``under``, or a unit of a lower ``isolation``. From a
+                call with a name whose result cannot be kept: nothing was written. From one whose name was committed
+                with another ``payload``: its ``field`` is ``payload``.
             TypeError: at once, for a coroutine function (``ticketlock.aio`` has ``Units`` for those), a generator
                 function, or a function that does not take the unit; from a call that returns an awaitable or an
                 iterator, of which nothing has run and nothing is committed.
         """
         check_has_parentheses(function)
-        arguments = TransactionalArguments(tries, unit_as, name, isolation, timeout, under)
+        arguments = TransactionalArguments(tries, unit_as, name, isolation, timeout, under, payload)
         arguments.check(self._settings, self._clocks)
 
         def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -313,7 +339,7 @@ class Units:
 
             @functools.wraps(function)
             def call(*args: Any, **kwargs: Any) -> Any:
-                if decorated.joins(kwargs.get(unit_as), _terms_of):
+                if decorated.joins(args, _terms_of):
                     result = function(*args, **kwargs)
                     TRANSACTIONAL.check_is_over(function, result)
                     return result
@@ -325,10 +351,10 @@ class Units:
                         try:
                             with unit:
                                 if unit.repeated:
-                                    return None
-                                result = function(*args, **{**kwargs, unit_as: unit})
+                                    return unit.result
+                                result = decorated.passed.call(function, unit, args, kwargs)
                                 TRANSACTIONAL.check_is_over(function, result)
-                                return result
+                                return unit._unit_of_work.returned(result)
                         except BaseException as error:
                             if unit._unit_of_work.is_waiting_for_its_end:
                                 # A signal handler has raised it at the entry of the end of the block: the next try
@@ -344,7 +370,7 @@ class Units:
                             self._turns.take(turn, tries.terms.timeout_ms, line)
                         self._performer.drive(tries.prepare_next())
 
-            return call
+            return decorated.passed.hidden_in(call)
 
         return decorate
 
@@ -377,14 +403,12 @@ class Units:
         """
         return self._performer.perform_steps(check_access(self._settings.units_table, self._tables, tables))
 
-    def get(
-        self, table: UnitTable, key: Mapping[str, Any], *, isolation: Isolation = COMMITTED
-    ) -> dict[str, Any] | None:
+    def get(self, table: UnitTable, key: ItemKey, *, isolation: Isolation = COMMITTED) -> dict[str, Any] | None:
         """An item without the attributes of units, outside of any unit; see ``Unit.get``."""
         return self._outside(isolation).get(table, key)
 
     def get_all(
-        self, wanted: Sequence[tuple[UnitTable, Mapping[str, Any]]], *, isolation: Isolation = COMMITTED
+        self, table: UnitTable | Pairs, keys: Iterable[ItemKey] | None = None, *, isolation: Isolation = COMMITTED
     ) -> list[dict[str, Any] | None]:
         """Items of one instant, without the attributes of units, outside of any unit; see ``Unit.get_all``.
 
@@ -396,16 +420,16 @@ class Units:
             UnitTooLarge: at ``SERIALIZABLE``: more than 100 of the items do not exist.
             InvalidUnitRequest, TableError: as for ``Unit.get``.
         """
-        return self._outside(isolation).get_all(wanted)
+        return self._outside(isolation).get_all(table, keys)
 
     def query(
         self,
         table: UnitTable,
         key_condition: Any,
-        *,
-        filter: Any = None,
         values: Mapping[str, Any] | None = None,
         names: Mapping[str, str] | None = None,
+        *,
+        filter: Any = None,
         index: str | None = None,
         after: Mapping[str, Any] | None = None,
         limit: int | None = None,
@@ -423,16 +447,16 @@ class Units:
         return self._outside(isolation).query(
             table,
             key_condition,
+            values,
+            names,
             filter=filter,
-            values=values,
-            names=names,
             index=index,
             after=after,
             limit=limit,
             forward=forward,
         )
 
-    def outcome(self, *, name: AnyName | None = None, unit: str | None = None) -> Outcome:
+    def outcome(self, *, name: AnyName | None = None, unit: str | None = None) -> UnitOutcome:
         """The outcome of a name, or of a unit by its id; final, unless it is PENDING.
 
         If no unit of the name is committed yet, the name is given up: a unit that is being committed with it ends with
@@ -444,7 +468,11 @@ class Units:
         Args:
             name, unit: one of them.
 
+        Returns:
+            Its ``state``, and the ``result`` of a committed one.
+
         Raises:
+            UnsupportedFormat: a newer version has written the result.
             InvalidUnitRequest: neither is given, or both are.
             TableError: the table could not be used.
         """

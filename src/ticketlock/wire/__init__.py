@@ -48,9 +48,10 @@ from ticketlock.wire._sdk import (
     client_config,
     date_ms,
     made_again,
+    make_lambda_client,
     make_step_functions_client,
     meaning,
     needs_a_region,
 )
-from ticketlock.wire._step_functions import Closing, Describing, TaskAnswer
+from ticketlock.wire._step_functions import DURABLE, Closing, Describing, DescribingDurable, TaskAnswer
 from ticketlock.wire._table_time import Moment, Reading

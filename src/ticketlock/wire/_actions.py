@@ -33,7 +33,7 @@ def integer(value: Mapping[str, Any]) -> int:
         return int(Decimal(value["N"]))
 
 
-ServiceName = Literal["dynamodb", "stepfunctions"]
+ServiceName = Literal["dynamodb", "stepfunctions", "lambda"]
 """An AWS service, as the SDK names it."""
 
 
@@ -42,7 +42,7 @@ class Call:
     """One call of an SDK's client.
 
     Attributes:
-        service: the client: DynamoDB or Step Functions.
+        service: the client: DynamoDB, Step Functions or Lambda.
         operation: the method, in snake case.
         parameters: its keyword arguments.
     """
@@ -193,6 +193,14 @@ class BrokenReply(InconclusiveAnswer):
 
     def __str__(self) -> str:
         return "the reply broke off"
+
+
+class NoClient(Exception):
+    """A call for a service of which the caller has given no client; nothing was sent."""
+
+
+class HasEnded(Exception):
+    """What was to be answered, or described, is not there any more."""
 
 
 class Unprocessed(InconclusiveAnswer):

@@ -140,7 +140,7 @@ class Heartbeat(Generic[L]):
 
     def _join(self) -> None:
         with self._mutex:
-            idle = [] if self._leases else [each for each in self._alive() if each is not threading.current_thread()]
+            idle = set() if self._leases else self._alive() - {threading.current_thread()}
         # Threads that wait end at once; threads whose requests hang end with them.
         last_s = time.monotonic() + _SETTLES_WITHIN_S
         for thread in idle:

@@ -15,7 +15,19 @@ from botocore.exceptions import BotoCoreError
 from ticketlock._checks import Refusals, text
 from ticketlock.errors import TableError
 from ticketlock.wire import _sdk
-from ticketlock.wire._actions import Actions, Answer, Call, Course, Fork, NoAnswer, Reply, Sleep, T, raise_if_foreign
+from ticketlock.wire._actions import (
+    Actions,
+    Answer,
+    Call,
+    Course,
+    Fork,
+    NoAnswer,
+    Reply,
+    ServiceName,
+    Sleep,
+    T,
+    raise_if_foreign,
+)
 from ticketlock.wire._driver import Clocks, Driver, SystemClocks
 from ticketlock.wire._requests import Request, Steps
 from ticketlock.wire._sdk import NotSigned, error_of_signal_handler, refreshable
@@ -118,6 +130,7 @@ class Performer:
         table_name: its name.
         client: a DynamoDB client with the settings of ``client_config``; None for one of its own.
         step_functions: a Step Functions client, or None.
+        lambda_client: a Lambda client, or None.
         clocks: the source of time.
         sleep: waits between retries; takes seconds.
         give_up_after_ms: for how long one request is retried while the service throttles or fails.
@@ -134,6 +147,7 @@ class Performer:
         *,
         client: "DynamoDBClient | None" = None,
         step_functions: "SFNClient | None" = None,
+        lambda_client: Any = None,
         clocks: Clocks | None = None,
         sleep: Callable[[float], object] = time.sleep,
         give_up_after_ms: int = 8_000,
@@ -142,8 +156,9 @@ class Performer:
         self.table_name = refusals.of(text, "table_name", table_name, 1_024)
         self._client = refusals.of(_sdk.make_client) if client is None else refusals.of(_sdk.checked_client, client)
         refusals.of(_sdk.check_kind, step_functions, "stepfunctions", is_awaited=False)
+        refusals.of(_sdk.check_kind, lambda_client, "lambda", is_awaited=False)
         refusals.raise_all()
-        self._step_functions = step_functions
+        self._clients: dict[ServiceName, Any] = {"stepfunctions": step_functions, "lambda": lambda_client}
         self._sleep = sleep
         own_clocks = clocks if clocks is not None else SystemClocks()
         self._driver = Driver(table_name, self._time_check, own_clocks, give_up_after_ms)
@@ -159,15 +174,9 @@ class Performer:
         return self._client.meta.endpoint_url, self._client.meta.region_name, self.table_name
 
     @property
-    def step_functions(self) -> "SFNClient":
-        """The Step Functions client.
-
-        Raises:
-            ValueError: there is none.
-        """
-        if self._step_functions is None:
-            raise ValueError("a callback task or an execution is to be reached: give LockTable a Step Functions client")
-        return self._step_functions
+    def wakes(self) -> bool:
+        """Whether it can reach a waiter that someone else runs."""
+        return any(each is not None for each in self._clients.values())
 
     def run(self, steps: Callable[[Moment], Steps[T]], *, sleep: Callable[[float], object] | None = None) -> T:
         """Perform the steps of the protocol: send each request that they yield.
@@ -241,7 +250,8 @@ class Performer:
                 return wait(action.ms / 1_000)
             except Exception as error:
                 raise NoAnswer(error) from error
-        client = dynamodb if action.service == "dynamodb" else self.step_functions
+        service, operation = action.service, action.operation
+        client = dynamodb if service == "dynamodb" else _sdk.client_of(self._clients, service, operation)
         credentials = refreshable(client)
         if credentials is not None:
             try:
@@ -250,7 +260,7 @@ class Performer:
                 raise NotSigned(error) from error
         handled = sys.exception()
         try:
-            return getattr(client, action.operation)(**action.parameters)
+            return getattr(client, operation)(**action.parameters)
         except BotoCoreError as error:
             stranger = error_of_signal_handler(error, handled)
             if stranger is not None:

@@ -297,6 +297,7 @@ class Scan(Page):
         after: the key after which to continue, from the reply before.
         table: the table to read; None for the driver's own.
         names: the placeholders of the condition and the attributes.
+        values: those of the condition.
         part: the segment of the table to read, from 0, and the number of segments.
         index: the index to read, eventually consistent; None for the table itself.
         limit: how many items to read at most; None for as many as fit into a page.
@@ -310,6 +311,7 @@ class Scan(Page):
     after: Item | None = None
     table: str | None = None
     names: Mapping[str, str] = field(default_factory=dict)
+    values: Item = field(default_factory=dict)
     part: tuple[int, int] = (0, 1)
     index: str | None = None
     limit: int | None = None
@@ -320,6 +322,7 @@ class Scan(Page):
         optional = {
             "FilterExpression": self.condition,
             "ExpressionAttributeNames": self.names or None,
+            "ExpressionAttributeValues": self.values or None,
             "ExclusiveStartKey": self.after,
             "IndexName": self.index,
             "Limit": self.limit,

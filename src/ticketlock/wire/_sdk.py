@@ -39,7 +39,7 @@ from ticketlock.errors import (
     TableNotFound,
     TableRefused,
 )
-from ticketlock.wire._actions import InconclusiveAnswer, Refusal, ServiceName
+from ticketlock.wire._actions import HasEnded, InconclusiveAnswer, NoClient, Refusal, ServiceName
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -116,7 +116,11 @@ CLIENT_SETTINGS: Mapping[str, Any] = {
 }
 
 _MOST_AT_ONCE = 32
-_FIELDS: Mapping[ServiceName, str] = {"dynamodb": "client", "stepfunctions": "step_functions"}
+_FIELDS: Mapping[ServiceName, str] = {
+    "dynamodb": "client",
+    "stepfunctions": "step_functions",
+    "lambda": "lambda_client",
+}
 _FOR_THREADS = (
     "a low-level client, as boto3.client({service!r}) makes one. A resource's own client converts values: none. One "
     "whose calls are awaited is for ticketlock.aio"
@@ -147,7 +151,7 @@ _CONFIGURE = (
     "or AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_DEFAULT_REGION; or a role)"
 )
 # The callback task has timed out, or its execution has ended: no task waits for the answer.
-_TASK_IS_GONE = frozenset({"TaskTimedOut", "TaskDoesNotExist", "InvalidToken"})
+_TASK_IS_GONE = frozenset({"TaskTimedOut", "TaskDoesNotExist", "InvalidToken", "CallbackTimeoutException"})
 _EXECUTION_IS_UNKNOWN = "ExecutionDoesNotExist"
 _TRANSIENT_REASONS = frozenset({"TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"})
 
@@ -241,6 +245,27 @@ def make_step_functions_client() -> "SFNClient":
     """Create a Step Functions client of the same kind."""
     with needs_a_region():
         return boto3.client("stepfunctions", config=client_config())
+
+
+def make_lambda_client() -> Any:
+    """Create a Lambda client of the same kind."""
+    with needs_a_region():
+        return boto3.client("lambda", config=client_config())
+
+
+def client_of(clients: Mapping[ServiceName, Any], service: ServiceName, operation: str) -> Any:
+    """The client of a service, for one of its operations.
+
+    Raises:
+        NoClient: the caller has given none that has it.
+    """
+    if (client := clients.get(service)) is None:
+        raise NoClient(
+            f"a callback, or an execution, of {service} is to be reached: give {_FIELDS[service]}, its client"
+        )
+    if not hasattr(client, operation):
+        raise NoClient(f"{_FIELDS[service]} has no {operation}: give a client of a newer boto3")
+    return client
 
 
 def made_again(client: Any) -> Any:
@@ -342,12 +367,13 @@ def check_takes_stored_values(client: Any, *, is_awaited: bool = False) -> None:
 
 
 def check_kind(client: Any, service: ServiceName, *, is_awaited: bool) -> None:
-    """Refuse a client of the other kind: that blocks where its calls are awaited, or the reverse.
+    """Refuse a client of another service or of the other kind: that blocks where its calls are awaited, or the reverse.
 
     Raises:
         InvalidLockRequest: it is one.
     """
-    if _is_awaited(client) is (not is_awaited):
+    model = getattr(getattr(client, "meta", None), "service_model", None)
+    if getattr(model, "service_name", service) != service or _is_awaited(client) is (not is_awaited):
         raise _not_a_client(service, repr(client), is_awaited=is_awaited)
 
 
@@ -433,9 +459,18 @@ class TryAgain:
     in_the_end: type[TableError] = RequestNotApplied
 
 
-Failure = BotoCoreError | ClientError | InconclusiveAnswer | NotSigned | ResponseParserError | UnicodeDecodeError
+Failure = (
+    BotoCoreError
+    | ClientError
+    | HasEnded
+    | InconclusiveAnswer
+    | NoClient
+    | NotSigned
+    | ResponseParserError
+    | UnicodeDecodeError
+)
 """Errors of a call that say something about its request; the last two mean that the reply cannot be read."""
-FAILURES = (BotoCoreError, ClientError, InconclusiveAnswer, NotSigned, ResponseParserError, UnicodeDecodeError)
+FAILURES = Failure.__args__
 """The same, to be caught."""
 
 
@@ -448,6 +483,10 @@ def meaning(error: Failure) -> Refusal | TryAgain | TableError:
         return _meaning_of_answer(error)
     if isinstance(error, InconclusiveAnswer):
         return TryAgain(error.perhaps_applied)
+    if isinstance(error, HasEnded):
+        return Refusal((True,), (None,))
+    if isinstance(error, NoClient):
+        return TableRefused(str(error))
     if isinstance(error, NotSigned):
         return _meaning_of_no_credentials(error)
     if isinstance(error, WITHOUT_CREDENTIALS):

@@ -1,24 +1,32 @@
-"""Requests to Step Functions: answer a callback task, close an execution, describe one."""
+"""Requests to who runs executions, Step Functions and Lambda: answer a callback, close an execution, describe one.
+
+The callback of a durable execution of Lambda is answered by its id; what is stored begins with ``DURABLE``, so that a
+token says which service it belongs to.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ticketlock.errors import TableError
-from ticketlock.wire._actions import Actions, BrokenReply, Call, Item, StillRunning
+from ticketlock.wire._actions import Actions, BrokenReply, Call, HasEnded, Item, StillRunning
 from ticketlock.wire._requests import Request
 
 # Step Functions could not use the key of an encrypted execution, for the caller or at all.
 _KEY_REFUSES = frozenset({"KmsAccessDeniedException", "KmsInvalidStateException"})
+DURABLE = "durable:"
+"""Begins the token of a durable execution's callback; its id follows."""
+_WOKEN = b'"woken"'
 
 
 @dataclass(frozen=True, slots=True)
 class TaskAnswer(Request):
-    """The answer to a callback task: success, or failure with an error name and a cause.
+    """The answer to a callback task: success with an output, or failure with an error name and a cause.
 
-    Refused if the task has ended.
+    Refused if the task has ended. A durable execution's callback is only ever woken.
 
     Attributes:
+        output: of a success, as JSON.
         patience_ms: for how long to retry at most; None for as long as the driver does.
     """
 
@@ -28,13 +36,17 @@ class TaskAnswer(Request):
     task_token: str
     error: str | None = None
     cause: str | None = None
+    output: str = "{}"
     patience_ms: int | None = None
 
     def calls(self, _table: str, _identity: str) -> Actions[Any]:
         """The answer."""
+        if self.task_token.startswith(DURABLE):
+            woken = {"CallbackId": self.task_token.removeprefix(DURABLE), "Result": _WOKEN}
+            return (yield from _asked_of_lambda("send_durable_execution_callback_success", woken))
         task = {"taskToken": self.task_token}
         if self.error is None:
-            return (yield Call("stepfunctions", "send_task_success", {**task, "output": "{}"}))
+            return (yield Call("stepfunctions", "send_task_success", {**task, "output": self.output}))
         answer = {"error": self.error, "cause": self.cause or ""}
         return (yield from _telling("send_task_failure", task, answer))
 
@@ -89,6 +101,41 @@ class Describing(Request):
     def items(self, answer: Any) -> tuple[Item | None, ...]:
         """The description, in the service's format."""
         return (answer,)
+
+
+@dataclass(frozen=True, slots=True)
+class DescribingDurable(Request):
+    """Describe a durable execution: the reply's item; refused if Lambda does not know it, or not any more.
+
+    https://docs.aws.amazon.com/lambda/latest/api/API_GetDurableExecution.html
+    """
+
+    tells_time: ClassVar[bool] = False
+
+    execution: str
+
+    def calls(self, _table: str, _identity: str) -> Actions[Any]:
+        """The description."""
+        described = yield from _asked_of_lambda(
+            "get_durable_execution", {"DurableExecutionArn": self.execution, "IncludeExecutionData": False}
+        )
+        if "Status" not in described:
+            raise BrokenReply()
+        return described
+
+    def items(self, answer: Any) -> tuple[Item | None, ...]:
+        """The description, in the service's format."""
+        return (answer,)
+
+
+def _asked_of_lambda(operation: str, parameters: Mapping[str, Any]) -> Actions[Any]:
+    try:
+        return (yield Call("lambda", operation, parameters))
+    except Exception as error:
+        # Of DynamoDB the same code means that a table is missing.
+        if getattr(error, "response", {}).get("Error", {}).get("Code") == "ResourceNotFoundException":
+            raise HasEnded from error
+        raise
 
 
 def _telling(operation: str, parameters: Mapping[str, Any], answer: Mapping[str, str]) -> Actions[Any]:

@@ -128,7 +128,17 @@ def clean_up(me: Contender, session: Session, stopped_at_ms: int, work_of: WorkO
     state = yield from find(me, session, stopped_at_ms)
     if state and state.continuation is not None:
         yield from close(me, state.continuation)
-        state = yield from find(me, session, stopped_at_ms)
+    state, left = yield from left_queue(me, session, stopped_at_ms)
+    item, freed, held = state.item, False, False
+    if item is not None and state.holder is not None:
+        freed, held = yield from _free(me, session, hold_of(me.claim.lock, state.holder, item), work_of)
+    yield from wake_a_waiter(me, item, left or freed)
+    return CleanedUp(left=left, freed=freed, left_to_lease=held)
+
+
+def left_queue(me: Contender, session: Session, stopped_at_ms: int) -> Steps[tuple[Left, int]]:
+    """Delete the rows that a fragment has left; return what is left then, and how many were deleted."""
+    state = yield from find(me, session, stopped_at_ms)
     left = 0
     while True:
         gone = 0
@@ -138,15 +148,15 @@ def clean_up(me: Contender, session: Session, stopped_at_ms: int, work_of: WorkO
             gone += reply.applied
         left += gone
         if gone == len(state.rows):
-            break
+            return state, left
         # A row was deleted in between, perhaps by a last poll of the execution, with a grant.
         state = yield from find(me, session, stopped_at_ms)
-    item, freed, held = state.item, False, False
-    if item is not None and state.holder is not None:
-        freed, held = yield from _free(me, session, hold_of(me.claim.lock, state.holder, item), work_of)
-    if left or freed or _a_waiter_may_enter(item, me):
+
+
+def wake_a_waiter(me: Contender, item: LockItem | None, has_left: object) -> Steps[None]:
+    """Wake the next in line after something has left the lock or the queue, or if it may take the lock anyway."""
+    if has_left or _a_waiter_may_enter(item, me):
         yield from me.wake_next()
-    return CleanedUp(left=left, freed=freed, left_to_lease=held)
 
 
 def _free(me: Contender, session: Session, held: Hold, work_of: WorkOf) -> Steps[tuple[bool, bool]]:

@@ -30,6 +30,7 @@ _ENDED_BY_NAME = frozenset(
         "Lambda.RequestTooLargeException",
         "Sandbox.Timedout",
         "States.DataLimitExceeded",
+        "States.QueryEvaluationError",
     }
 )
 # This try did not start the execution. An earlier one, whose answer was lost, may have.
@@ -88,8 +89,8 @@ class WorkFailure:
 
     @classmethod
     def parse(cls, caught: Any, kind: WorkKind) -> "WorkFailure":
-        """Read what a Catch wrote: ``{"Error": str, "Cause": str}``, after work of this kind."""
-        return cls(str(caught.get("Error", "")), str(caught.get("Cause", "")), kind)
+        """Read what a Catch wrote: ``{"Error": str or null, "Cause": str or null}``, after work of this kind."""
+        return cls(str(caught.get("Error") or ""), str(caught.get("Cause") or ""), kind)
 
     def work_has_ended(self) -> bool:
         """Whether the protected work has certainly ended: it returned an error of its own, is closed, or never
@@ -121,15 +122,15 @@ class WorkFailure:
         """The failure of the work itself: a nested execution's own error and cause, if they were passed.
 
         A Fail state may not use a name that begins with ``States.``, which the States Language reserves
-        (https://states-language.net/spec.html#error-names): ``States.Timeout`` is reported as ``Work.Timeout``.
+        (https://states-language.net/spec.html#error-names): ``States.Timeout`` is reported as ``Work.Timeout``, and a
+        failure without a name, as SendTaskFailure may send it, as ``Work.TaskFailed``.
         """
-        own = self
         child = self._cause_object()
-        if child.get("Status") in _CLOSED and isinstance(child.get("Error"), str):
-            own = WorkFailure(child["Error"], str(child.get("Cause", "")), self.kind)
-        if own.error.startswith("States."):
-            return replace(own, error="Work." + own.error.removeprefix("States."))
-        return own
+        has_own = child.get("Status") in _CLOSED and isinstance(child.get("Error"), str)
+        own = WorkFailure.parse(child, self.kind) if has_own else self
+        if own.error and not own.error.startswith("States."):
+            return own
+        return replace(own, error="Work." + (own.error.removeprefix("States.") or "TaskFailed"))
 
     def _cause_object(self) -> dict[str, Any]:
         try:

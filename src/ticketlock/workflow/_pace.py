@@ -4,7 +4,8 @@ In strict order only the front waiter's next poll can move the queue. So a front
 holder is expected to leave, and then often, at growing intervals. A waiter behind it sleeps about as long as the turns
 before its own will take: at most half a lease, not into the last quarter of its row's lease, and at most as many of the
 front waiter's longest sleeps as there are turns. A waiter that is woken needs to poll only when no one may wake it:
-when a holder's lease or its own record wait ends, and at half its lease, to extend its row.
+when a holder's lease or its own record wait ends, and at half its lease, to extend its row. Far behind others, its row
+has a longer lease.
 
 Patience with services that throttle: if nothing waits for a request, retry it for as long as the function may run. The
 driver retries a request for some seconds, which is right for a step that a workflow waits for. After a mass failure
@@ -86,22 +87,30 @@ class Patience:
 class PollPause:
     """How to wait for the next poll: the status of the turn, and how long to sleep unless it is woken."""
 
-    status: Literal["waiting", "parked", "parkedBriefly"]
+    status: Literal["waiting", "parked", "parkedBehind", "parkedBriefly"]
     ms: int
 
 
-def next_sleep(position: Position, *, lease_ms: int, poll_ms: int, rest_ms: int | None, slack_ms: int = 0) -> PollPause:
+def next_sleep(
+    position: Position, *, lease_ms: int, poll_ms: int, rest_ms: int | None, row_ms: int = 0, slack_ms: int = 0
+) -> PollPause:
     """How a waiter that can be woken waits for its next poll.
+
+    The next in line watches the holder, which may crash, by the lease. One far behind only has to keep its row.
 
     Args:
         lease_ms: the lease; a parked task ends after half of it.
+        row_ms: the lease of a queue row far behind, whose task ends after half of it; 0 if there is none.
         poll_ms: how long a briefly parked task waits.
         rest_ms: the remaining record wait; None for ever.
         slack_ms: a reason to poll before half the lease counts only if it comes earlier by more than this.
     """
     if rest_ms is not None and rest_ms < poll_ms:
         return PollPause("waiting", max(0, rest_ms))
-    half_ms = lease_ms // 2
+    half_ms, half_row_ms = lease_ms // 2, row_ms // 2 - slack_ms
+    may_sleep_ms = _until_it_may_be_next_ms(position, lease_ms)
+    if row_ms > lease_ms and half_row_ms <= (may_sleep_ms if rest_ms is None else min(rest_ms, may_sleep_ms)):
+        return PollPause("parkedBehind", poll_ms)
     if rest_ms is not None and rest_ms < half_ms - slack_ms:
         return PollPause("parkedBriefly", poll_ms)
     if position.lease_over_ms is not None and position.turns == 0:
@@ -110,6 +119,14 @@ def next_sleep(position: Position, *, lease_ms: int, poll_ms: int, rest_ms: int 
         if left_ms < half_ms - min(lease_ms // 10, _LATE_MS) - slack_ms:
             return PollPause("parkedBriefly", poll_ms)
     return PollPause("parked", poll_ms)
+
+
+def _until_it_may_be_next_ms(seen: Position, lease_ms: int) -> int:
+    """At least how long others will be next in line; 0 if the lock waits for one that may have gone."""
+    is_full = seen.permits is not None and len(seen.holders) >= seen.permits
+    is_over = seen.lease_over_ms is not None and seen.lease_over_ms <= seen.now.likely_ms
+    turn_ms = lease_ms if seen.mean_hold_ms is None else seen.mean_hold_ms
+    return (seen.turns - 1) * turn_ms if is_full and not is_over else 0
 
 
 def next_poll(

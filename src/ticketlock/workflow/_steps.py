@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -19,9 +19,17 @@ from ticketlock.errors import (
     UnsupportedFormat,
 )
 from ticketlock.locks import FIRST_CONTACT, Claim, Contender, Grant, LockTable, Position, Session, await_wake_up
-from ticketlock.wire import Describing, Steps, T, make_step_functions_client, run_that_ended
+from ticketlock.wire import (
+    Describing,
+    Steps,
+    T,
+    make_lambda_client,
+    make_step_functions_client,
+    run_that_ended,
+)
 from ticketlock.workflow import _turn as turns
-from ticketlock.workflow._clean_up import WorkOf, clean_up, close, is_anything_left
+from ticketlock.workflow._clean_up import CleanedUp, WorkOf, clean_up, close, is_anything_left
+from ticketlock.workflow._durable import clean_up_durable, ended_at_ms, is_durable
 from ticketlock.workflow._failures import (
     WorkFailure,
     execution_arn,
@@ -79,8 +87,9 @@ class Workflow:
 
     @classmethod
     def over(cls, table_name: str) -> "Workflow":
-        """The workflow for a table, with its own clients for DynamoDB and Step Functions."""
-        return cls(LockTable(table_name, step_functions=make_step_functions_client()))
+        """The workflow for a table, with its own clients for DynamoDB, Step Functions and Lambda."""
+        clients = {"step_functions": make_step_functions_client(), "lambda_client": make_lambda_client()}
+        return cls(LockTable(table_name, **clients))
 
     def prepare(self) -> None:
         """Connect to the table and learn table time before the first step; if that fails the step does it.
@@ -95,15 +104,27 @@ class Workflow:
         self._table.client.close()
 
     def take_ticket(self, event: Mapping[str, Any]) -> Step:
-        """Check the request; take the lock or join the queue.
+        """Check the request; take the lock or join the queue; answer the callback task, if there is one.
 
         Args:
             event: ``request`` (the execution's input), ``execution`` (its ARN, which is the owner), ``started`` (when
                 it started, which orders the numbers of permits of two deployments), ``targets``,
-                ``defaultRecordWaitSeconds``, ``defaultPermits``, ``leaseSeconds``, ``pollSeconds``, ``handOver``,
-                ``continueMachine``, ``pollsAnExecution``, ``beatsAnExecution``. In a fragment also
-                ``place``, which with the execution is the owner; its request names no task.
+                ``defaultRecordWaitSeconds``, ``defaultPermits``, ``leaseSeconds``, ``rowLeaseSeconds``,
+                ``pollSeconds``, ``handOver``, ``continueMachine``, ``pollsAnExecution``, ``beatsAnExecution``. In a
+                fragment also ``place``, which with the execution is the owner; its request names no task. Of a callback
+                task ``taskToken``, and ``goesOn``, the kind of work to which its state goes on, but for fragments.
+
+        Returns:
+            The turn, and the task; nothing if they are the answer of the callback task.
         """
+        step = self._ticket(event)
+        if "taskToken" not in event:
+            return step
+        # Without table time, which a refused request does not need.
+        self._table.drive(self._table.sending(turns.answer(event["taskToken"], step.reply, event.get("goesOn"))))
+        return replace(step, reply={})
+
+    def _ticket(self, event: Mapping[str, Any]) -> Step:
         asked, place = event["request"], event.get("place")
         defaults: dict[str, Any] = {
             "default_record_wait": event["defaultRecordWaitSeconds"],
@@ -157,9 +178,10 @@ class Workflow:
         def may_stay(seen: Position) -> bool:
             # The clocks of two functions differ: the decision of the last poll stands for some seconds.
             longer = self._sleep(turn, claim, seen, slack_ms=_CLOCKS_DIFFER_MS)
-            return turn["status"] == "parkedBriefly" or longer.status == "parked"
+            return turn["status"] == "parkedBriefly" or longer.status in (turn["status"], "parkedBehind")
 
-        seen = self._run(claim, lambda me: await_wake_up(me, place, session, event["taskToken"], park, may_stay))
+        keeping = replace(claim, lease_ms=turn["rowMs"]) if turn["status"] == "parkedBehind" else claim
+        seen = self._run(keeping, lambda me: await_wake_up(me, place, session, event["taskToken"], park, may_stay))
         metrics = {} if seen is None else _age(turn, seen)
         return Step({}, metrics, turns.log_keys(claim, place.ticket) | {"stays": seen is not None})
 
@@ -167,13 +189,14 @@ class Workflow:
         """Poll once; take the lock if it is this execution's turn.
 
         Args:
-            event: ``turn``, ``leaseSeconds``, ``execution`` (the ARN of the present one).
+            event: ``turn``, ``leaseSeconds``, ``rowLeaseSeconds``, ``execution`` (the ARN of the present one).
         """
         turn = dict(event["turn"])
         claim, place = turns.claim_of(turn, event), turns.place_of(turn)
         is_first = event["execution"] == turn["session"]["execution"]
         turn["polls"] += 1
         turn["pollsHere"] += 1
+        turn["rowMs"] = turns.row_ms_of(event)
         try:
             found = self._table.check_turn(claim, place, turn["waitUntilMs"])
         except RecordWaitExceeded as error:
@@ -277,6 +300,8 @@ class Workflow:
             patience_ms: for how long throttled requests are retried.
         """
         detail = event["detail"]
+        if is_durable(event):
+            return self._clean_up_durable(detail, patience_ms)
         execution = detail["executionArn"]
         keys = {"status": detail["status"]}
         is_own = detail["stateMachineArn"] == state_machine
@@ -311,12 +336,19 @@ class Workflow:
         done = [
             contend(claim, clean_up, session, stopped_ms, _work_of(claim, machine)) for session, claim, machine in left
         ]
-        counts = {
-            "CleanedUpPlaces": sum(each.left for each in done),
-            "CleanedUpHolds": sum(each.freed for each in done),
-            "HoldsLeftToLease": sum(each.left_to_lease for each in done),
-        }
-        return Step({}, {name: value for name, value in counts.items() if value}, keys | counts)
+        return _cleaned_up(done, keys)
+
+    def _clean_up_durable(self, detail: Mapping[str, Any], patience_ms: int) -> Step:
+        patience, ended_ms = Patience(patience_ms), ended_at_ms(detail)
+
+        def clean(session: Session, claim: Claim) -> CleanedUp:
+            return self._table.run(
+                lambda now: patience.run(clean_up_durable(self._table.contender(claim, now), session, ended_ms), now)
+            )
+
+        claimed = self._table.run(lambda now: patience.run(claims_of(detail["durableExecutionArn"]), now))
+        done = [clean(session, claim) for session, claim, _ in claimed]
+        return _cleaned_up(done, {"status": detail["status"]})
 
     def _run(self, claim: Claim, steps: Callable[[Contender], Steps[T]]) -> T:
         return self._table.run(lambda now: steps(self._table.contender(claim, now)))
@@ -343,7 +375,12 @@ class Workflow:
         rest_ms = None if turn["waitUntilMs"] is None else turn["waitUntilMs"] - found.now.likely_ms
         if turns.is_woken(turn):
             return next_sleep(
-                found, lease_ms=claim.lease_ms, poll_ms=turn["pollMs"], rest_ms=rest_ms, slack_ms=slack_ms
+                found,
+                lease_ms=claim.lease_ms,
+                poll_ms=turn["pollMs"],
+                rest_ms=rest_ms,
+                row_ms=turn.get("rowMs", 0),
+                slack_ms=slack_ms,
             )
         return next_poll(
             found,
@@ -376,6 +413,15 @@ class Workflow:
             "events": turn["events"] + turns.EVENTS_PER_WAITING_CONTINUATION,
         }
         return Step(reply, {}, keys | {"continuation": continuation})
+
+
+def _cleaned_up(done: Sequence[CleanedUp], keys: Mapping[str, Any]) -> Step:
+    counts = {
+        "CleanedUpPlaces": sum(each.left for each in done),
+        "CleanedUpHolds": sum(each.freed for each in done),
+        "HoldsLeftToLease": sum(each.left_to_lease for each in done),
+    }
+    return Step({}, {name: value for name, value in counts.items() if value}, {**keys, **counts})
 
 
 def _refused(error: PermitsMismatch | RecordWaitExceeded, claim: Claim, ticket: int | None = None) -> Step:

@@ -33,7 +33,7 @@ from ticketlock.locks import (
     record_wait_ms,
     session_expires_at_s,
 )
-from ticketlock.wire import number
+from ticketlock.wire import TaskAnswer, number
 from ticketlock.workflow._failures import short_hash, work_name
 
 # A payload may have 256 KiB. It also has to carry the turn, and the cause of failed work of up to 32 KiB, which quoting
@@ -88,6 +88,9 @@ WAITING_EVENTS = 12_000
 
 BEATS_AN_EXECUTION = 2_000
 """How many heartbeats a continuation sends."""
+
+# https://docs.aws.amazon.com/step-functions/latest/apireference/API_SendTaskFailure.html
+_MAX_CAUSE = 32_768
 
 Turn = Mapping[str, Any]
 
@@ -291,6 +294,7 @@ def new_turn(claim: Claim, session: Session, event: Mapping[str, Any], arrived_m
         "arrivedMs": arrived_ms,
         "waitUntilMs": None if wait_ms is None else arrived_ms + wait_ms,
         "pollMs": int(event["pollSeconds"] * 1_000),
+        "rowMs": row_ms_of(event),
         "handOver": event["handOver"],
         "continueMachine": event["continueMachine"],
         "pollsAnExecution": event["pollsAnExecution"],
@@ -325,6 +329,11 @@ def claim_of(turn: Turn, event: Mapping[str, Any] | None = None) -> Claim:
         # A turn of an earlier version does not say.
         permits_since_ms=claim.get("permitsSinceMs", 0),
     )
+
+
+def row_ms_of(event: Mapping[str, Any]) -> int:
+    """The lease of the rows of waiters far behind; 0 if the definition, of an earlier version, does not know of it."""
+    return int(event.get("rowLeaseSeconds", 0) * 1_000)
 
 
 def session_of(turn: Turn) -> Session:
@@ -387,6 +396,29 @@ def with_grant(turn: Turn, grant: Grant) -> Turn:
         "work": {"lock": lock},
         "workName": work_name(grant.owner, grant.fencing_token),
     }
+
+
+def answer(task_token: str, reply: Mapping[str, Any], goes_on: str | None) -> TaskAnswer:
+    """The answer of the first step to its own callback task, which routes the execution.
+
+    It succeeds with the reply if the lock is held, and the work is what the state goes on to. It fails with the name
+    and the text of a refusal; otherwise with a name by which a Catch goes on, and the reply as the cause.
+
+    Args:
+        reply: ``lock`` with the turn, and ``task``.
+        goes_on: the kind of the work to which the state goes on; None in a fragment, which names no task and keeps only
+            ``lock``.
+    """
+    turn, told = reply["lock"]["turn"], reply if goes_on is not None else reply["lock"]
+    status = turn["status"]
+    if "cause" in turn:
+        return TaskAnswer(task_token, status, turn["cause"][:_MAX_CAUSE])
+    text = json.dumps(told, ensure_ascii=False)
+    if status == "granted" and reply["task"].get("kind") == goes_on:
+        return TaskAnswer(task_token, output=text)
+    if len(text) > _MAX_CAUSE:
+        return TaskAnswer(task_token, "AnswerTooLong", f"{len(text):,} characters, of at most {_MAX_CAUSE:,}")
+    return TaskAnswer(task_token, {"granted": "Granted", "parked": "Parked"}.get(status, "NotYet"), text)
 
 
 def refusal(error: Exception) -> Turn:

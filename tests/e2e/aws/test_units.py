@@ -196,7 +196,9 @@ def _over(checked: Checked, execution: str, redrives: int, unit: str) -> _Run:
     detail = checked.ends_told(execution, redrives + 1)[-1]
     began = time.monotonic()
     checked.wait_until(
-        lambda: checked.units.outcome(unit=unit) is Outcome.ROLLED_BACK, f"the end of the unit of {execution}", 60.0
+        lambda: checked.units.outcome(unit=unit).state is Outcome.ROLLED_BACK,
+        f"the end of the unit of {execution}",
+        60.0,
     )
     return _Run(detail, time.monotonic() - began)
 

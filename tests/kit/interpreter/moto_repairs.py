@@ -1,6 +1,7 @@
 """Corrects moto's Step Functions interpreter where it differs from the service, while a harness is open.
 
-Each repair says what the service does, by its documentation. When moto does it too, delete the repair.
+Each repair says what the service does, by its documentation, or by histories that were recorded on it
+(docs/tables/recorded.json). When moto does it too, delete the repair.
 
 - callback tasks and their tokens: https://docs.aws.amazon.com/step-functions/latest/dg/connect-to-resource.html
 - errors, retries, what a Parallel does when a branch fails:
@@ -9,24 +10,36 @@ Each repair says what the service does, by its documentation. When moto does it 
 - answers to tasks that are over: https://docs.aws.amazon.com/step-functions/latest/apireference/API_SendTaskSuccess.html
 - stopping: https://docs.aws.amazon.com/step-functions/latest/apireference/API_StopExecution.html
 - nested executions: https://docs.aws.amazon.com/step-functions/latest/dg/connect-stepfunctions.html
+- JSONata: https://docs.aws.amazon.com/step-functions/latest/dg/transforming-data.html and
+  https://states-language.net/spec.html
 """
 
 from __future__ import annotations
 
+import copy
 import datetime
 import json
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
+from jsonata import Jsonata
+from jsonata.jexception import JException
+from jsonata.utils import Utils
 from moto.core.responses import EmptyResult
-from moto.stepfunctions.parser.api import ExecutionStatus, TaskTimedOut
+from moto.stepfunctions.parser.api import ExecutionStatus, HistoryEventType, TaskTimedOut
+from moto.stepfunctions.parser.asl.component.common.error_name.failure_event import FailureEvent, FailureEventException
 from moto.stepfunctions.parser.asl.component.common.error_name.states_error_name import StatesErrorName
+from moto.stepfunctions.parser.asl.component.common.error_name.states_error_name_type import StatesErrorNameType
 from moto.stepfunctions.parser.asl.component.common.retry.retry_outcome import RetryOutcome
+from moto.stepfunctions.parser.asl.component.common.string.string_expression import StringJSONata
 from moto.stepfunctions.parser.asl.component.program.program import Program
 from moto.stepfunctions.parser.asl.component.state.exec.execute_state import ExecutionState
 from moto.stepfunctions.parser.asl.component.state.exec.state_parallel import branches_decl
+from moto.stepfunctions.parser.asl.component.state.exec.state_parallel.branch_worker import BranchWorker
+from moto.stepfunctions.parser.asl.component.state.exec.state_parallel.branches_decl import BranchWorkerPool
 from moto.stepfunctions.parser.asl.component.state.exec.state_task.service.resource import ResourceCondition
 from moto.stepfunctions.parser.asl.component.state.exec.state_task.service.state_task_service_callback import (
     StateTaskServiceCallback,
@@ -34,13 +47,16 @@ from moto.stepfunctions.parser.asl.component.state.exec.state_task.service.state
 from moto.stepfunctions.parser.asl.component.state.exec.state_task.service.state_task_service_sfn import (
     StateTaskServiceSfn,
 )
+from moto.stepfunctions.parser.asl.component.state.exec.state_task.state_task import StateTask
 from moto.stepfunctions.parser.asl.eval.callback.callback import (
     CallbackConsumerTimeout,
     CallbackNotifyConsumerError,
     CallbackPoolManager,
 )
 from moto.stepfunctions.parser.asl.eval.environment import Environment
+from moto.stepfunctions.parser.asl.eval.event.event_manager import EventManager
 from moto.stepfunctions.parser.asl.eval.program_state import ProgramEnded, ProgramError
+from moto.stepfunctions.parser.asl.parse.preprocessor import Preprocessor
 from moto.stepfunctions.parser.backend.execution import BaseExecutionWorkerCommunication
 from moto.stepfunctions.parser.models import StepFunctionsParserBackend
 from moto.stepfunctions.responses import StepFunctionResponse
@@ -109,8 +125,36 @@ def _first_answer_wins(original: Original, pool: Any, callback_id: str, outcome:
 
 def _stop_reaches_callbacks(original: Original, env: Environment, *args: Any, **kwargs: Any) -> None:
     """A stopped execution or cancelled branch does not wait for its callback task's time-out."""
+    context: Any = env.event_history_context
+    context.is_stopped = True
     original(env, *args, **kwargs)
     _end_token(env)
+
+
+def _nothing_after_a_stop(
+    original: Original, events: Any, context: Any, event_type: Any, *args: Any, **more: Any
+) -> int:
+    """A stopped execution or cancelled branch writes nothing more but how the execution ends."""
+    if getattr(context, "is_stopped", False) and not event_type.startswith("Execution"):
+        return int(context.last_published_event_id)
+    return int(original(events, context, event_type, *args, **more))
+
+
+def _cut_tasks_are_aborted(original: Original, branch: Any, *args: Any, **kwargs: Any) -> None:
+    """When a branch fails, the task that it has failed in is aborted, and those in which the others are."""
+    env = branch.env
+    state = branch._program.states.states.get(env.states.context_object.context_object_data["State"]["Name"])
+    if isinstance(state, StateTask) and not isinstance(env.program_state(), ProgramEnded):
+        env.event_manager.add_event(
+            env.event_history_context, HistoryEventType.TaskStateAborted, update_source_event_id=False
+        )
+    original(branch, *args, **kwargs)
+
+
+def _failure_may_have_no_name(original: Original, branches: Any) -> Any:
+    """A branch may fail without an error and a cause: both are null then, as after a failed task."""
+    details = original(branches)
+    return {"error": None, "cause": None} if details == {} else details
 
 
 def _stopped_before_it_began(original: Original, program: Any, env: Environment) -> None:
@@ -187,11 +231,47 @@ def _nested_response(_: Original, task: Any, response: Any, *args: Any, **kwargs
         response[key[0].upper() + key[1:]] = response.pop(key)
 
 
+def _evaluated(_: Original, text: StringJSONata, env: Environment) -> None:
+    """An expression in JSONata is evaluated, for which moto lacks a library. Nothing, or a failure, fails the state."""
+    variables = env.variable_store
+    bound = {**variables._outer_scope, **variables._inner_scope, "states": env.states._states_data}
+    try:
+        expression = Jsonata(text.expression)
+        # Otherwise null would be the same as nothing.
+        expression.set_output_convert_nulls(False)
+        expression.register_lambda("parse", json.loads)
+        expression.register_lambda("uuid", lambda: str(uuid.uuid4()))
+        found = expression.evaluate(None, copy.deepcopy(bound))
+        problem = "returned nothing (undefined)" if found is None else ""
+    except (JException, ValueError) as error:
+        problem = f"failed: {error}"
+    if problem:
+        name = StatesErrorNameType.StatesQueryEvaluationError
+        cause = f"The JSONata expression '{text.expression}' {problem}."
+        details: Any = {"evaluationFailedEventDetails": {"error": name.to_name(), "cause": cause}}
+        failed = FailureEvent(env, StatesErrorName(name), HistoryEventType.EvaluationFailed, details)
+        raise FailureEventException(failed)
+    env.stack.append(Utils.convert_nulls(found))
+
+
+def _branches_have_the_machines_language(original: Original, preprocessor: Any, branch: Any) -> Any:
+    """The language of a Parallel is not that of the states in it, which by default is the state machine's."""
+    scopes = preprocessor._query_language_per_scope
+    preprocessor._query_language_per_scope = scopes[:1]
+    try:
+        return original(preprocessor, branch)
+    finally:
+        preprocessor._query_language_per_scope = scopes
+
+
 _REPAIRS: list[tuple[Any, str, Callable[..., Any]]] = [
     (StateTaskServiceCallback, "_evaluate_with_timeout", _new_token_on_retry),
     (CallbackPoolManager, "notify", _first_answer_wins),
     (Environment, "set_stop", _stop_reaches_callbacks),
     (Environment, "set_error", _stopped_stays_stopped),
+    (EventManager, "add_event", _nothing_after_a_stop),
+    (BranchWorker, "stop", _cut_tasks_are_aborted),
+    (BranchWorkerPool, "get_exit_event_details", _failure_may_have_no_name),
     (ExecutionState, "_handle_retry", _no_retry_when_stopped),
     (StepFunctionsParserBackend, "_get_executions", _only_started),
     (StepFunctionsParserBackend, "list_executions", _listed_once_started),
@@ -201,4 +281,6 @@ _REPAIRS: list[tuple[Any, str, Callable[..., Any]]] = [
     (BaseExecutionWorkerCommunication, "_reflect_execution_status", _status_comes_last),
     (StateTaskServiceSfn, "_normalise_parameters", _nested_parameters),
     (StateTaskServiceSfn, "_normalise_response", _nested_response),
+    (StringJSONata, "_eval_body", _evaluated),
+    (Preprocessor, "visitProgram_decl", _branches_have_the_machines_language),
 ]

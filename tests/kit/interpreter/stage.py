@@ -23,6 +23,7 @@ from kit.interpreter.lambda_server import Function, Handler, LambdaContext, func
 from kit.lock_model import lease_runs
 from ticketlock_cdk.lock.serialize_machine import continue_definition, serialize_definition
 from ticketlock_cdk.lock.settings import HandOver, LockSettings
+from ticketlock_cdk.lock.targets import parse_target
 
 from ticketlock import LockName, LockState, LockTable
 from ticketlock.locks._items import Session, lock_key
@@ -156,6 +157,7 @@ def stage(
     change: Mapping[str, Any] | None = None,
     hand_over: HandOver = HandOver.POLL,
     parks: int | None = None,
+    definition: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> Iterator[Stage]:
     """Open the engine with the workflow and the work functions.
@@ -165,19 +167,21 @@ def stage(
         work: the functions that may be run.
         change: paths in the definition ("Hold/0/InvokeFunction/TimeoutSeconds"), and their new values.
         hand_over: the construct property.
+        definition: in place of that of the settings.
         parks: how many times a parked waiter renews its row between two polls; as deployed, unless given.
         settings: further settings.
     """
     client = make_client(endpoint_url=endpoint, region_name="us-east-1")
     table_name = create_table(client)
     numbers = LockSettings(**{"lease_s": LEASE_S, "poll_s": 1, "hand_over": hand_over, **settings})
-    definition = serialize_definition(numbers, [*map(function_arn, work), CHILD_ARN])
+    targets = [parse_target("work", arn) for arn in (*map(function_arn, work), CHILD_ARN)]
+    opened_with = dict(definition) if definition is not None else serialize_definition(numbers, targets)
     continuing = continue_definition(numbers)
     if parks is not None:
-        for each in (definition, continuing):
+        for each in (opened_with, continuing):
             each["States"]["WaitForWakeUp"]["Retry"][0]["MaxAttempts"] = parks - 1
     for path, value in (change or {}).items():
-        put(definition, path, value)
+        put(opened_with, path, value)
     functions: dict[str, Any] = {name: Function(handler) for name, handler in HANDLERS.items()} | dict(work)
     _observed.workflow.cache_clear()
     with StepFunctions(functions, dynamodb_endpoint=endpoint) as engine:
@@ -185,7 +189,7 @@ def stage(
         environment |= {"STATE_MACHINE_ARN": SERIALIZE_ARN, "LEASE_SECONDS": str(numbers.lease_s)}
         with patch.dict(os.environ, environment):
             continues = engine.machine("continue", substituted(continuing, table_name))
-            machine = engine.machine("serialize", substituted(definition, table_name))
+            machine = engine.machine("serialize", substituted(opened_with, table_name))
             opened = Stage(engine, machine, continues, client, table_name)
             _observed.workflow()._table._client.meta.events.register(
                 "provide-client-params.dynamodb", lambda model, **_: opened.requests.append(model.name)

@@ -1,5 +1,6 @@
 """A lock that is broken on purpose."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -25,6 +26,7 @@ class BrokenLock(BrokenOnPurpose):
         changes: what is replaced: module or class, attribute, value.
         shown_by: the faults that reveal it; None for a mixture drawn for each schedule.
         caps: the caps that reveal it; None likewise.
+        begins: makes the world that reveals it.
     """
 
     name: str
@@ -33,9 +35,10 @@ class BrokenLock(BrokenOnPurpose):
     changes: tuple[tuple[Any, str, Any], ...]
     shown_by: Faults | None = None
     caps: Caps | None = None
+    begins: Callable[..., World] = explore.begun
 
     def run(self, chance: Chance) -> World:
-        return explore.run(chance, self.shown_by, self.caps)
+        return explore.run(chance, self.shown_by, self.caps, begins=self.begins)
 
 
 without = partial(asking_less, ALWAYS)

@@ -9,15 +9,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from property import scripts
+from property import explore, scripts
 from property.broken.lock import ALWAYS, BrokenLock, without
+from property.faults import Faults
 
 from ticketlock.client._acquire import Wait, acquire
 from ticketlock.locks import _conditions, _grants, _queue, _writes
 from ticketlock.locks._hand_over import Next
 from ticketlock.locks._items import Holder, LockItem, LockName, Row, lock_key
 from ticketlock.locks._modes import Mode
-from ticketlock.locks._outcomes import Grant, Released
+from ticketlock.locks._outcomes import Grant, Hold, Released
 from ticketlock.locks._protocol import Contender
 from ticketlock.locks._queue import Queue
 from ticketlock.locks._reads import TIME_CHECK
@@ -29,6 +30,7 @@ _hand_over = _grants.hand_over
 _take_my_turn = _grants.take_my_turn
 _take_past_the_count = _grants.take_past_the_count
 _delete_stale_row = _writes.delete_stale_row
+_shorten_row = _writes.shorten_row
 _take_in = Queue.take_in
 _read_queue = Contender.read_queue
 _room = LockItem.room
@@ -78,6 +80,12 @@ def _sweep_and_count(lock: LockName, row: Row) -> TransactWrite:
     return TransactWrite((_delete_stale_row(lock, row), fewer))
 
 
+def _shortened_unseen(*args: Any) -> TransactWrite:
+    made = _shorten_row(*args)
+    parked, row = made.writes
+    return replace(made, writes=(parked, replace(row, condition="")))
+
+
 def _first_page(me: Any, until: Any, *more: Any, **options: Any) -> Steps[Queue]:
     """A poll that takes one page for the whole queue."""
     return (yield from _read_queue(me, (lambda _: True) if until is _queue.has_a_live_row else until, *more, **options))
@@ -90,6 +98,10 @@ def _taken_in_as_alive(queue: Queue, row: Row, now: Moment) -> None:
 def _released_by_nothing(me: Contender, *_: Any, **__: Any) -> Steps[Released]:
     yield from me.send(TIME_CHECK)
     return Released(held_ms=0, lease_was_over=False)
+
+
+def _left_for_less(me: Contender, held: Hold, _: int) -> Steps[Released]:
+    return (yield from me.release(held))
 
 
 def _withdrawn_by_nothing(me: Contender, _: int) -> Steps[None]:
@@ -196,6 +208,19 @@ BROKEN_MODELS = (
         frozenset({"liveness", "nothing left", "counts"}),
         ((Contender, "_withdraw", _withdrawn_by_nothing),),
     ),
+    replace(
+        _dropped("PARKED_AS_I_SAW", "a waiter that has parked again sleeps longer than its row lasts", "leases grow"),
+        begins=explore.behind_one_that_has_gone,
+        shown_by=Faults(pause=10),
+    ),
+    BrokenLock(
+        "a row that is shortened whatever became of it",
+        "an update without a condition makes a row again that was granted, or swept",
+        frozenset({"nothing left"}),
+        ((_writes, "shorten_row", _shortened_unseen),),
+        Faults(pause=10),
+        begins=explore.behind_one_that_has_gone,
+    ),
     _dropped("NO_WAITER_IS_COUNTED", "a newcomer overtakes waiters", "no overtaking"),
     _dropped("MY_LEASE_GROWS", "a late renewal shortens the lease", "leases grow"),
     BrokenLock(
@@ -272,6 +297,12 @@ BROKEN_MODELS = (
         "a time-out that is not passed on",
         frozenset({"liveness"}),
         ((scripts, "acquire", _acquire_patiently),),
+    ),
+    BrokenLock(
+        "a least time that is not held",
+        "a job that takes a moment is run again by the next machine in the same period",
+        frozenset({"held at least"}),
+        ((Contender, "leave_held", _left_for_less),),
     ),
     BrokenLock(
         "the token before the write",

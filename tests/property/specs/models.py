@@ -34,6 +34,7 @@ def locks(
     most_shared: int = 2,
     limits: Collection[int] = (),
     lease: int = 2,
+    row_lease: int = 0,
     error: int = 0,
     slow: int = 1,
     faults: Collection[str] = FAULTS_OF_LOCKS,
@@ -48,6 +49,7 @@ def locks(
         "MostShared": most_shared,
         "Limits": _set(limits),
         "Lease": lease,
+        "RowLease": row_lease or lease,
         "Error": error,
         "Tickets": tickets,
         "Slow": slow,
@@ -148,8 +150,31 @@ def sessions(name: str, *kinds: str, last: int = 2, copies: int = 1) -> Model:
         name=name,
         module="Session",
         constants=_texts(constants),
-        invariants=("HeartbeatEnds", "NothingNotedIsForgotten", "ClaimOfTheTicket"),
+        invariants=("HeartbeatEnds", "NothingNotedIsForgotten", "ClaimOfTheTicket", "ParkedRowIsWhole"),
         properties=("EndIsKept", "GivenUpStays"),
+    )
+
+
+def invocations(name: str, *, last: int = 2, error: int = 1, copies: int = 1) -> Model:
+    """A model of a durable execution that holds the lock, in so many invocations."""
+    constants = {
+        "Last": last,
+        "Ends": 3,
+        "Lease": 2,
+        "Waits": 2,
+        "Error": error,
+        "Copies": copies,
+        "Sharers": "{}",
+        "Permits": 1,
+        "MostShared": 1,
+        "None": "None",
+    }
+    return Model(
+        name=name,
+        module="Invocations",
+        constants=_texts(constants),
+        invariants=("LatestHolds", "LeaseLastsAsTold", "SuspensionIsKept"),
+        properties=(),
     )
 
 
@@ -192,15 +217,19 @@ CROSSING = (("a", {"b": "put"}), ("b", {"a": "put"}))
 """Each reads what the other one writes."""
 _MIXED = (*CROSSING, ("b", DELETE), ("", {"a": "put", "b": "put"}))
 
+_ANY_FAULT = locks("2 owners, any one fault", 2, 3)
 _CROWD = locks("3 owners, 2 requests on their way", 3, 3, slow=2, most_faults=0)
+LONGEST = (_ANY_FAULT, _CROWD)
+"""Each takes a minute and a half of both cores: `make spec` alone searches them. `make verify` has smaller ones."""
 _CROSS = units("2 units that read what the other writes, by marks, any one fault", CROSSING, marked=(1, 2))
 _LIVING = fair(locks("2 owners that live, or crash", 2, 3, slow=0, faults=["crash"]))
 _EVERY_FAULT = (*FAULTS_OF_LOCKS, "limit", "wrong mode", "newer version")
 _REFUSING = (*FAULTS_OF_UNITS, "refused")
 WHOLE: tuple[Model, ...] = (
-    locks("2 owners, any one fault", 2, 3),
-    _CROWD,
+    *LONGEST,
+    locks("2 owners, 2 tickets, any one fault", 2, 2),
     locks("2 owners that are wrong about the time", 2, 2, error=1, most_faults=0),
+    locks("2 owners, whose rows last longer, and are shortened", 2, 2, lease=1, row_lease=3),
     _LIVING,
     _CROSS,
     units("3 units, 2 of them by marks", (*CROSSING, ("ab", {"a": "put"})), marked=(1, 2), most_faults=0),
@@ -224,7 +253,7 @@ WHOLE: tuple[Model, ...] = (
 
 
 _ENDS = ("Beat", "Finish", "Abandon", "Stop")
-_NOTES = ("NoteClaim", "NoteTicket", "NoteContinuation", "Park")
+_NOTES = ("NoteClaim", "NoteTicket", "NoteContinuation", "Park", "ShortenRow")
 WHOLE += (
     walked(
         locks("at random: 3 owners, 6 tickets", 3, 6, limits=[0], slow=2, error=1, faults=_EVERY_FAULT, most_faults=9),
@@ -251,6 +280,7 @@ WHOLE += (
     ),
     sessions("a heartbeat and every end of 3 grants, 2 late requests", *_ENDS, last=3, copies=2),
     permits("2 deployments, a user, 2 limits", [(1, 1), (2, 2), (3, None)], limits=[4, 5], unsets=2),
+    invocations("a durable execution of 3 invocations, a late request", last=3),
     sessions("what a clean-up and a wake-up read, 2 late requests", *_NOTES, last=3, copies=2),
 )
 
@@ -276,6 +306,7 @@ _LATE = locks("2 owners, a late request", 2, 3, faults=["late"])
 _SHARED = locks("1 alone, 1 that shares", 2, 2, sharers=1, most_faults=0)
 _LIMITED = locks("an operator's limit", 2, 2, limits=[0], faults=["limit"])
 _PERMITS = locks("2 permits, a late request", 2, 2, permits=2, lease=1, faults=["late"])
+_INVOKED = invocations("a durable execution of 2 invocations, a late request")
 _MISTAKEN = locks("the other mode", 2, 2, sharers=1, faults=["wrong mode"])
 _ONE_KEY = units("2 units, 1 item", [("", PUT), ("", PUT)], marked=(1,), most_faults=0)
 _NATIVE = units("3 units in one request each, 1 item", [("", PUT)] * 3, most_faults=0)
@@ -323,6 +354,10 @@ CONDITIONS_OF_LOCKS = (
     Needed("THE_LAST_HOLDS_WITH_ITS_TOKEN", "Counts", _LATE),
     Needed("ONE_HOLDS", "RoomForEachGrant", locks("1 alone, 2 that share", 3, 3, sharers=2, lease=1, most_faults=0)),
     Needed("NO_MORE_HOLD_THAN_MAY", "RoomForEachGrant", _LIMITED),
+    Needed("NO_LATER_INVOCATION_RESUMED", "SuspensionIsKept", _INVOKED),
+    Needed("MINE_IS_THE_LATEST_INVOCATION", "LatestHolds", _INVOKED),
+    Needed("I_AM_SUSPENDED", "LatestHolds", _INVOKED),
+    Needed("I_AM_SUSPENDED_OR_MY_LEASE_GROWS", "LeaseLastsAsTold", _INVOKED),
     Needed("NO_SUCH_ROW", "LeasesGrow", _LATE),
     Needed("ROW_IS_MINE", "ToldThatItHasLeft", _THREE),
     Needed("ROW_LEASE_GROWS", "LeasesGrow", _LATE),
@@ -360,6 +395,7 @@ CONDITIONS_OF_SESSIONS = (
     Needed("NO_LATER_TICKET", "NothingNotedIsForgotten", sessions("tickets", "NoteTicket")),
     Needed("NO_LATER_CONTINUATION", "NothingNotedIsForgotten", sessions("continuations", "NoteContinuation")),
     Needed("NO_LATER_PARK", "NothingNotedIsForgotten", sessions("parks", "Park")),
+    Needed("PARKED_AS_I_SAW", "ParkedRowIsWhole", sessions("parks and wake-ups in vain", "Park", "ShortenRow")),
 )
 
 _DEPLOYED = permits("2 deployments", [(1, 1), (2, 2)])

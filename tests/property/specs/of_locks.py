@@ -11,7 +11,7 @@ from ticketlock._expressions._values import Attributes
 from ticketlock.locks import _conditions as only_if
 from ticketlock.locks._items import _HOLDER, _SESSION, _TOKEN, LockName, holder_attribute
 from ticketlock.locks._modes import MAX_HOLDERS
-from ticketlock.locks._writes import _KEPT_UNTIL_S
+from ticketlock.locks._writes import _KEPT_UNTIL_S, LOCK_EXPIRES
 
 _NAMES = {text: name for name, text in vars(only_if).items() if isinstance(text, str) and name.isupper()}
 _EXPIRED = {only_if.expired_holder_as_seen(position): "EXPIRED_HOLDER_AS_SEEN" for position in range(MAX_HOLDERS)}
@@ -61,6 +61,8 @@ def _lock_item(item: Attributes | None) -> Any:
             "token": int(item[_TOKEN + attribute.removeprefix(_HOLDER)]["N"]),
             "ends": int(held["M"]["leaseUntilMs"]["N"]),
             "shared": "shared" in held["M"],
+            "suspended": "suspended" in held["M"],
+            "invocation": _integer(held["M"].get("invocationEndsMs")) or 0,
         }
         for attribute, held in item.items()
         if attribute.startswith(_HOLDER)
@@ -121,6 +123,7 @@ _UNUSED: Mapping[str, Any] = {
     "shared": False,
     "last": None,
     "lastToken": 0,
+    "invocation": 0,
     "passes": frozenset(),
 }
 
@@ -160,13 +163,17 @@ def _step(request: Request, parts: _Parts) -> dict[str, Any]:
     }
 
 
+_OF_ROWS = {"Update": ("ExtendRow", "ShortenRow"), "Delete": ("DeleteMyRow", "DeleteStaleRow")}
+
+
 def _operation(parts: _Parts, stated: frozenset[str]) -> str:
     lock, row = parts.lock, parts.row
     if lock is None:
         assert row is not None
-        if row.kind != "Delete":
-            return {"Put": "PutRow", "Update": "ExtendRow"}[row.kind]
-        return "DeleteStaleRow" if ":seen_owner" in row.values else "DeleteMyRow"
+        if row.kind == "Put":
+            return "PutRow"
+        of_mine, of_others = _OF_ROWS[row.kind]
+        return of_others if ":seen_owner" in row.values else of_mine
     sets, removed = lock.update
     if "#last" in lock.names:
         return "HandOver"
@@ -181,16 +188,22 @@ def _operation(parts: _Parts, stated: frozenset[str]) -> str:
         return {"Put": "JoinTogether", "Delete": "Withdraw"}[row.kind]
     if "issued = if_not_exists(issued, :epoch) + :one" in sets:
         return "MintTicket" if "ticketAtMs = :now" in sets else "MintTicketBehind"
+    if "#me.suspended = :one" in sets:
+        return "Suspend"
+    if "#me.suspended" in removed:
+        return "Resume"
     if "#me.leaseUntilMs = :lease_until" in sets:
         return "Renew" if ":now" in lock.values else "WriteWholeLease"
     if "#me" in removed:
-        return "Release"
+        return "FreeSuspended" if "I_AM_SUSPENDED" in stated else "Release"
     if "permitsKeptUntil = :kept_until" in sets:
         return "SetLimit"
     if "permitsKeptUntil" in removed:
         return "UnsetLimit"
     if "data" in lock.names.values():
         return "SetData"
+    if set(sets) == {LOCK_EXPIRES}:
+        return "Outlive"
     raise AssertionError(f"no request of LockTable: {lock.asked}")
 
 
@@ -213,6 +226,7 @@ _WITH_A_MODE = {
     "PutRow",
     "JoinTogether",
     "Release",
+    "FreeSuspended",
 }
 
 
@@ -223,6 +237,7 @@ _FIELDS = {
     ":seen_permits": "permits",
     ":token": "token",
     ":seen_token": "token",
+    ":invocation_ends": "invocation",
 }
 """By placeholder of an update of the lock item, the field that its value is. A release to the next in line has both
 tokens: its own, and below the one that was read.
@@ -235,7 +250,7 @@ def _request(parts: _Parts, ticket: int, stated: frozenset[str]) -> dict[str, An
         made |= _of_row(parts.row)
     if parts.lock is not None:
         made |= _of_lock(parts.lock, made["op"])
-    if made["op"] == "WriteWholeLease" and parts.lock is not None:
+    if "MY_LEASE_IS_AS_I_SAW" in stated and parts.lock is not None:
         made["seen"] = frozenset({(made["owner"], int(parts.lock.values[":seen_lease"]["N"]))})
     return made
 
@@ -246,10 +261,10 @@ def _of_row(row: Action) -> dict[str, Any]:
         item = row.asked["Item"]
         ends = int(item["leaseUntilMs"]["N"])
         return {"owner": _owner_of(item["owner"]["S"]), "ends": ends, "shared": "shared" in item}
+    extended = {"ends": int(row.values[":lease_until"]["N"])} if row.kind == "Update" else {}
     if ":seen_owner" in row.values:
         owner = _owner_of(row.values[":seen_owner"]["S"])
-        return {"owner": owner, "seen": frozenset({(owner, int(row.values[":seen_lease"]["N"]))})}
-    extended = {"ends": int(row.values[":lease_until"]["N"])} if row.kind == "Update" else {}
+        return {"owner": owner, "seen": frozenset({(owner, int(row.values[":seen_lease"]["N"]))}), **extended}
     return {"owner": _owner_of(row.values[":me"]["S"]), **extended}
 
 
@@ -270,7 +285,7 @@ def _of_lock(lock: Action, operation: str) -> dict[str, Any]:
     made["heals"] = "waiting = :zero" in sets
     if operation == "HandOver":
         made |= {"last": _owner(names["#last"]), "lastToken": int(values[":token"]["N"])}
-    elif operation == "Release":
+    elif operation in ("Release", "FreeSuspended"):
         made["shared"] = "heldShared = heldShared - :one" in sets
     elif operation in ("TakeMyTurn", "JoinTogether"):
         made["count"] = int(any(clause.startswith("waiting = waiting ") for clause in sets))
@@ -329,10 +344,11 @@ def _normal(step: dict[str, Any]) -> dict[str, Any]:
     The order of times stays, and that of tickets and tokens, and which of those follows which. A name says whether its
     owner shares the lock.
     """
-    found: dict[str, set[int]] = {"time": set(), "number": set(), "since": set()}
+    found: dict[str, set[int]] = {"time": set(), "number": set(), "since": set(), "invocation": set()}
     _renamed(step, lambda kind, value: found[kind].add(value) if kind in found else None)
     times = {at: rank for rank, at in enumerate(sorted(found["time"] - {-1, 0}), 1)} | {-1: -1, 0: 0}
     since = {at: rank for rank, at in enumerate(sorted(found["since"] - {0}), 1)} | {0: 0}
+    invocations = {at: rank for rank, at in enumerate(sorted(found["invocation"] - {0}), 1)} | {0: 0}
     numbers, last, small = {0: 0}, 0, 0
     for number in sorted(found["number"] - {0}):
         small += min(number - last, 2)
@@ -341,6 +357,7 @@ def _normal(step: dict[str, Any]) -> dict[str, Any]:
         "time": times,
         "number": numbers,
         "since": since,
+        "invocation": invocations,
         "owner": _names(step),
     }
     normal: dict[str, Any] = _renamed(step, lambda kind, value: renamed[kind][value])
@@ -361,7 +378,7 @@ def _renamed(value: Any, rename: Callable[[str, Any], Any], key: str = "") -> An
             for name, each in value.items()
         }
     kind = "time" if key in _TIMES else "number" if key in _NUMBERS else "owner" if key in _OWNERS else key
-    return rename(kind, value) if kind in ("time", "number", "owner", "since") else value
+    return rename(kind, value) if kind in ("time", "number", "owner", "since", "invocation") else value
 
 
 def _names(step: dict[str, Any]) -> Mapping[str, str]:

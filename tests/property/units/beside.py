@@ -40,7 +40,7 @@ from property.units.world import Script, UnitsWorld
 from ticketlock.errors import TableError, TicketLockError
 from ticketlock.units._records._record import UnitRecords
 from ticketlock.units._recovery import _saved
-from ticketlock.units._recovery._operators import outcome_of_name, outcome_of_unit, roll_back
+from ticketlock.units._recovery._operators import Outcome, outcome_of_name, outcome_of_unit, roll_back
 from ticketlock.units._statements._reading import COMMITTED, SERIALIZABLE, UNCOMMITTED, Isolation
 from ticketlock.units._statements._settings import Terms
 from ticketlock.units._words._values import PYTHON
@@ -191,7 +191,14 @@ def asker(rounds: int, names: Sequence[str], rests_ms: Sequence[int] = (10, 1_00
                 outcome = yield from machine.driver.perform_steps(steps)
             except TableError:
                 continue
-            checker.sees_outcome(outcome.name, asked_at, name=name, unit=unit, asked_ms=asked_ms)
+            world.done["asks for a result"] += outcome.result is not None
+            checker.sees_outcome(outcome.state.name, asked_at, name=name, unit=unit, asked_ms=asked_ms)
+            if outcome.state is not Outcome.COMMITTED:
+                continue
+            if name is not None:
+                checker.sees_result("one that asks", name, outcome.result, asked_at)
+            else:
+                checker.sees_result_of_saved(unit or "", outcome.result)
 
     return script
 

@@ -563,6 +563,20 @@ VARIANTS: Mapping[str, Variant] = {
             NAMED,
         ),
         Variant(
+            "a result that is kept by a request after the commit",
+            by("one result"),
+            (
+                (_commit, "writes_beside", changes.beside_without_the_result),
+                (_marked, "writes_beside", changes.beside_without_the_result),
+                (UnitOfWork, "_note_committed", changes.committed_and_then_kept),
+            ),
+        ),
+        Variant(
+            "a repeated unit that tells its own result",
+            by("one result"),
+            ((UnitOfWork, "keep", changes.keep_its_own),),
+        ),
+        Variant(
             "a name that is taken unconditionally",
             by("exactly once"),
             (

@@ -20,6 +20,7 @@ from ticketlock.errors import (
     UnitRolledBack,
 )
 from ticketlock.units._commit import _commit, _marked, _state
+from ticketlock.units._commit._commit import Commit
 from ticketlock.units._commit._marked import MarkedCommit
 from ticketlock.units._commit._read_locks import ReadLocks
 from ticketlock.units._records import _meeting, _record
@@ -27,9 +28,10 @@ from ticketlock.units._records._marks import Marks
 from ticketlock.units._records._meeting import Marked, Meeting
 from ticketlock.units._records._packing import Entry
 from ticketlock.units._records._record import UnitRecord, UnitRecords, head_key
+from ticketlock.units._records._results import result_told
 from ticketlock.units._records._rows import OPEN, Receipt, read_receipt
 from ticketlock.units._recovery import _saved, _sweeping
-from ticketlock.units._recovery._operators import Outcome, outcome_of_name
+from ticketlock.units._recovery._operators import UnitOutcome, outcome_of_name
 from ticketlock.units._statements import _reading, _snapshots
 from ticketlock.units._statements._queries import Querying
 from ticketlock.units._statements._reading import COMMITTED, SERIALIZABLE, Reader, Wanted, read_unread
@@ -500,11 +502,37 @@ def end_owner_too_late(records: UnitRecords, owner: str) -> ForkingSteps[list[st
 _OWNER_GOES_ON = _saved.owner_goes_on
 
 
-def given_up_by_a_counter(table: str, name: str, _own: str, kept_s: int) -> ForkingSteps[Outcome]:
+def given_up_by_a_counter(table: str, name: str, _own: str, kept_s: int) -> ForkingSteps[UnitOutcome]:
     """The identity is a number, which begins again once time to live has deleted the receipt."""
     found = Receipt.of((yield read_receipt(table, name)).item)
     before = 0 if found.is_committed else int(found.unit or 0)
     return (yield from outcome_of_name(table, name, f"{before + 1:026}", kept_s))
+
+
+# Results.
+
+
+def beside_without_the_result(commit: Commit, now_ms: int) -> tuple[Write, ...]:
+    return _WRITES_BESIDE(replace(commit, kept={}), now_ms)
+
+
+def committed_and_then_kept(self: UnitOfWork) -> ForkingSteps[None]:
+    """The result is written by a request of its own."""
+    yield from _NOTE_COMMITTED(self)
+    if self.terms.name is not None and self._kept and not self.repeated:
+        names, values = {f"#{name}": name for name in self._kept}, {f":{name}": self._kept[name] for name in self._kept}
+        update = "SET " + ", ".join(f"#{name} = :{name}" for name in self._kept)
+        own, values = {**names, "#by": "by"}, {**values, ":unit": {"S": self.terms.unit}}
+        key = read_receipt(UNITS, self.terms.name).key
+        yield Write("Update", key, "#by = :unit", update=update, names=own, values=values, table=UNITS)
+
+
+def keep_its_own(self: UnitOfWork, result: Any) -> None:
+    """Also if it is repeated."""
+    self._kept = result_told(result)
+
+
+_WRITES_BESIDE, _NOTE_COMMITTED = _commit.writes_beside, UnitOfWork._note_committed
 
 
 # Late and duplicate requests.

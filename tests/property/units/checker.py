@@ -135,6 +135,7 @@ class Record:
         born_ms: when its first try began, by that machine's wall clock.
         saved_as: the id of the saved unit that it has saved, or resumed.
         step: the step of the saved unit that it does.
+        result: what its commit keeps for those who repeat it.
     """
 
     id: str
@@ -161,6 +162,7 @@ class Record:
     born_ms: int = 0
     saved_as: str | None = None
     step: str | None = None
+    result: str | None = None
 
     @property
     def age(self) -> tuple[int, str]:
@@ -226,6 +228,7 @@ class UnitChecker:
     commits: list[Commit] = field(default_factory=list)
     committed: dict[str, Commit] = field(default_factory=dict)
     names: dict[str, Record] = field(default_factory=dict)
+    results: dict[str, list[tuple[int, str | None]]] = field(default_factory=dict)
     given_up: list[tuple[str, int, int, float]] = field(default_factory=list)
     receipts_deleted: dict[str, int] = field(default_factory=dict)
     first_used: dict[str, int] = field(default_factory=dict)
@@ -298,7 +301,15 @@ class UnitChecker:
                     f"outcomes: {name} was reported as rolled back at {reported_at}, and {record.id} is committed"
                 )
         self.names[name] = record
+        self.results.setdefault(name, []).append((self.step, record.result))
         self.first_used.setdefault(name, self.step)
+
+    def sees_result(self, who: str, name: str, told: str | None, since: int) -> None:
+        """A machine was told the result of a name, which it has read since that step."""
+        committed = self.results.get(name, [])
+        ends = [at for at, _ in committed[1:]] + [inf]
+        if not any(result == told and end >= since for (_, result), end in zip(committed, ends, strict=True)):
+            raise Broken(f"one result: {who} is told {told} of {name}, and since {since} it has {committed}")
 
     def _is_kept(self, since_ms: float) -> bool:
         """Whether the receipt of what began then must still be there."""
@@ -380,6 +391,13 @@ class UnitChecker:
                 self.rolled_back.add(unit)
                 if is_committed:
                     raise Broken(f"outcomes: {unit} is reported as rolled back, and it is committed")
+
+    def sees_result_of_saved(self, unit: str, told: str | None) -> None:
+        """A machine was told the result of a committed unit; one that was not saved has none."""
+        coordinator = self.saves.committed.get(unit)
+        due = None if coordinator is None else self.records[coordinator].result
+        if told != due:
+            raise Broken(f"one result: {told} is told of {unit}, and {coordinator} has kept {due}")
 
     def sees_rollback(self, unit: str, by: str | None, lease_left_ms: float | None) -> None:
         """A unit is rolled back: by itself, by an older unit, or because its lease has ended.

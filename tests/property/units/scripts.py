@@ -68,6 +68,9 @@ def one_that_resumes(world: UnitsWorld, machine: Machine, plan: Plan) -> Actions
     if resumed.is_committed:
         if unit not in checker.saves.committed:
             raise Broken(f"outcomes: {own} finds {unit} committed, and it is not")
+        told = verbs_of(world, resumed.terms, resumed).result
+        world.done["resumes what has a result"] += told is not None
+        checker.sees_result_of_saved(unit, told)
         return
     if resumed.terms.marks_together != together:
         raise Broken(f"resumed: {own} does not mark its items as the client that resumes {unit} was told to")

@@ -41,10 +41,10 @@ BEGINS_AT = {
     "a commit of a saved unit without rev": 202,
     "a commit that makes a record where there is none": 1306,
     "a committed read of what the unit has read before": 311,
-    "a correction of an item that may be finished": 78,
+    "a correction of an item that may be finished": 236,
+    "a cut under read locks that may be gone": 223,
     "a cut without a second read of the heads": 77,
     "a cut without what the unit has read before": 86,
-    "a cut under read locks that may be gone": 223,
     "a guard that is read after the items": 141,
     "a name that is given up by a counter": 242,
     "a name whose receipt was deleted counts as used": 44,
@@ -53,7 +53,10 @@ BEGINS_AT = {
     "a query that hides what it has not shown before": 136,
     "a read lock without the version that was read": 113,
     "a reader treats a missing record as rolled back": 273,
+    "a record that is made again": 43,
+    "a result that is kept by a request after the commit": 64,
     "a save that does not remember its step": 159,
+    "a snapshot by plain reads": 48,
     "a snapshot of more absent items than one transaction reads": 528,
     "a snapshot that ignores marks": 63,
     "a snapshot that reads what is absent last": 71,
@@ -71,6 +74,7 @@ BEGINS_AT = {
     "native writes that ignore marks": 83,
     "read locks after the lease": 1698,
     "rollback of any state": 52,
+    "wound without order": 101,
 }
 """The seeds at which the search for a variant begins, where it would take seconds from 0. All others come after it."""
 

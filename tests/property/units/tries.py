@@ -47,6 +47,7 @@ KINDS_DONE = (
     *("append", "blind", "check", "put", "delete", "prefetch", "update all", "put all", "delete all"),
     *("a refused put all", "a prefetch of what is blind", "a statement of what is unseen", "a query of what is unseen"),
     *("marks together", "marks together when resumed", "finishes behind", "resumes"),
+    *("keeps a result", "is told the first result", "asks for a result", "resumes what has a result"),
 )
 """All kinds of reads and statements, and ways to perform them: a search without one of them has not tested it."""
 APPEND = "SET #list = list_append(if_not_exists(#list, :none), :new)"
@@ -173,6 +174,7 @@ def to_its_end(
             yield from perform(unit_of_work.save(plan.keeping))
             end = SAVED
         else:
+            _keeps_a_result(world, unit_of_work, record)
             record.ends_at, record.ends_ms = checker.step, world.time.now_ms
             yield from _tells(world, machine, unit_of_work.terms.unit, unit_of_work.commit())
             end = REPEATED if unit_of_work.repeated else REPORTED_COMMITTED
@@ -188,10 +190,22 @@ def to_its_end(
             _has_let_go(world, unit, end)
         return not isinstance(error, _ONCE_MORE)
     checker.sees_end(record, end)
+    if record.name is not None and end != SAVED:
+        world.done["is told the first result"] += end == REPEATED and unit_of_work.result is not None
+        checker.sees_result(unit, record.name, unit_of_work.result, record.began)
     if end == REPEATED and world.service.head(unit) is not None:
         raise Broken(f"exactly once: {unit} is repeated, and has written a record")
     in_time(world, began_ms, f"{unit} ended as {end}")
     return True
+
+
+def _keeps_a_result(world: UnitsWorld, unit_of_work: UnitOfWork, record: Record) -> None:
+    """Two of three units keep one that no other unit has; a repeated one tries to."""
+    terms = unit_of_work.terms
+    if record.number % 3 and (terms.name is not None or terms.saved is not None):
+        record.result = f"{record.id} was here"
+        unit_of_work.keep(record.result)
+        world.done["keeps a result"] += not unit_of_work.repeated
 
 
 def _tells(world: UnitsWorld, machine: Machine, unit: str, steps: ForkingSteps[None]) -> Actions[None]:

@@ -1,7 +1,8 @@
 """The serialised workflow, and users' machines with fragments in them, opened for one test."""
 
+import json
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 from kit.interpreter.harness import Machine, Outcome, Work
 from kit.interpreter.lambda_server import ServiceError
-from kit.interpreter.stage import CHILD_ARN, LEASE_S, Stage
+from kit.interpreter.stage import CHILD_ARN, LEASE_S, Stage, put
 from kit.interpreter.stage import stage as opened_stage
 from ticketlock_cdk.lock.settings import HandOver
 from ticketlock_local.engines.emulator import Emulator
@@ -24,6 +25,11 @@ FIXED = {"heartbeat": False, "work_timeout_s": LEASE_S - 5}
 
 class StockMissing(Exception):
     """An error of the work."""
+
+
+def both(name: str) -> list[str]:
+    """The machine of user_machine.py in either query language."""
+    return [name, f"{name}_in_jsonata"]
 
 
 def unreachable(_event: object) -> None:
@@ -73,16 +79,25 @@ def open_stage(emulator: Emulator) -> Iterator[Open]:
 
 @pytest.fixture
 def open_user(open_stage: Open, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> OpenUser:
-    """Opens the workflow with one of the machines of user_machine.py beside it."""
+    """Opens the workflow with one of the machines of user_machine.py beside it, of which some fields may be changed."""
     folder = tmp_path_factory.getbasetemp()
     # Of all workers of a run.
     shared = folder.parent if folder.name.startswith("popen-") else folder
 
-    def opened(name: str, work: Any = None, *, hand_over: HandOver = HandOver.CALLBACK, **settings: Any) -> UserStage:
-        text = definition(name, shared)
+    def opened(
+        name: str,
+        work: Any = None,
+        *,
+        hand_over: HandOver = HandOver.CALLBACK,
+        change: Mapping[str, Any] | None = None,
+        **settings: Any,
+    ) -> UserStage:
+        changed = json.loads(definition(name, shared))
+        for path, value in (change or {}).items():
+            put(changed, path, value)
         beside = open_stage(work, hand_over=hand_over, lease_s=USER_LEASE_S, **settings)
         monkeypatch.setenv("STATE_MACHINE_ARN", beside.machine.arn)
-        return user_stage(beside, name, text)
+        return user_stage(beside, name, json.dumps(changed))
 
     return opened
 
@@ -91,7 +106,7 @@ def open_user(open_stage: Open, tmp_path_factory: pytest.TempPathFactory, monkey
 def open_way(open_stage: Open, open_user: OpenUser) -> OpenWay:
     def opened(name: str, work: Any = None, payload: Any = None, **settings: Any) -> Way:
         if name not in SERIALISED:
-            user = open_user(name, work, **settings)
+            user = open_user(name, work, **((FIXED if name.startswith("fixed_") else {}) | settings))
             return Way(user.stage, user.machine, lambda: user.start(payload or {}), USER_LEASE_S)
         serialised = open_stage(work, **SERIALISED[name], **settings)
         machine = serialised.machine

@@ -12,7 +12,7 @@ from kit.interpreter.harness import PATIENCE_S, Work
 from kit.interpreter.lambda_server import Twice
 from kit.interpreter.stage import CHILD_ARN
 from ticketlock_cdk.lock.settings import HandOver
-from workflow.interpreted.conftest import ENTITY, FIXED, Open, OpenWay, StockMissing, held_and_waited_for, unreachable
+from workflow.interpreted.conftest import ENTITY, Open, OpenWay, StockMissing, both, held_and_waited_for, unreachable
 
 pytestmark = pytest.mark.verify(
     "moto's interpreter waits in real time; `make test` asks the ways that most executions take"
@@ -28,11 +28,18 @@ def always(*values: Any) -> Any:
 @pytest.mark.shows("exclusion")
 @pytest.mark.parametrize(
     "name",
-    [always("polling"), "woken", "without heartbeat", "without heartbeat, woken", "chain", "fixed_function"],
+    [
+        always("polling"),
+        "woken",
+        "without heartbeat",
+        "without heartbeat, woken",
+        "chain",
+        *both("fixed_function"),
+    ],
 )
 def test_executions_run_one_at_a_time_in_ticket_order(open_way: OpenWay, name: str) -> None:
     work = Work(seconds=0.2)
-    way = open_way(name, work, **(FIXED if name == "fixed_function" else {}))
+    way = open_way(name, work)
     arns = [way.start() for _ in range(5)]
     assert {way.machine.wait(arn).status for arn in arns} == {"SUCCEEDED"}
     assert (len(work.runs), work.overlaps()) == (5, [])
@@ -52,22 +59,23 @@ def test_executions_run_one_at_a_time_in_ticket_order(open_way: OpenWay, name: s
 @pytest.mark.parametrize(
     ("name", "own", "transitions", "writes"),
     [
-        ("polling", {"InvokeFunction"}, 6, 4),
-        ("without heartbeat", {"InvokeFunction"}, 4, 3),
-        # One write more: the entry is recorded for a clean-up, which has only the ARN.
-        ("function", {"Locked.InvokeFunction", "After"}, 6, 5),
-        ("fixed_function", {"Locked.InvokeFunction", "Locked.TellLock", "After"}, 4, 4),
+        ("polling", {"InvokeFunction"}, 4, 4),
+        ("without heartbeat", {"InvokeFunction"}, 2, 3),
+        # One state and one write more: the owner is made, and is recorded for a clean-up, which has only the ARN.
+        ("function", {"Locked.InvokeFunction", "After"}, 5, 5),
+        ("fixed_function", {"Locked.InvokeFunction", "Locked.TellLock", "After"}, 3, 4),
         # The Parallel in which a chain's failures are caught.
-        ("chain", {"Look", "Work", "LookAgain", "After"}, 7, 5),
+        ("chain", {"Look", "Work", "LookAgain", "After"}, 6, 5),
         # The state that returns the lock.
-        ("by_path", {"Work"}, 8, 5),
+        ("by_path", {"Work"}, 7, 5),
+        ("by_path_in_jsonata", {"Work"}, 7, 5),
     ],
 )
 def test_an_uncontended_execution_makes_few_transitions_beside_the_works_own_and_few_writes(
     open_way: OpenWay, name: str, own: set[str], transitions: int, writes: int
 ) -> None:
     payload = {"order": {"id": "tea"}, "tenant": "shop", "patience": 5}
-    way = open_way(name, payload=payload, **(FIXED if name == "fixed_function" else {}))
+    way = open_way(name, payload=payload)
     arn = way.start()
     assert way.machine.wait(arn).status == "SUCCEEDED"
     entered = way.machine.entered(arn)
@@ -91,7 +99,7 @@ def test_every_function_may_run_twice(open_way: OpenWay, name: str, executions: 
     way.stage.wait_until_free(ENTITY)
 
 
-@pytest.mark.parametrize("name", [always("polling"), always("without heartbeat"), "chain", "function"])
+@pytest.mark.parametrize("name", [always("polling"), always("without heartbeat"), "chain", *both("function")])
 def test_failing_work_fails_the_execution_as_itself_and_frees_the_lock(open_way: OpenWay, name: str) -> None:
     way = open_way(name, Work(error=StockMissing("no tea")))
     outcome = way.run()
@@ -100,9 +108,9 @@ def test_failing_work_fails_the_execution_as_itself_and_frees_the_lock(open_way:
     assert way.is_free()
 
 
-@pytest.mark.parametrize("name", [always("child"), "nested_execution", "fixed_execution"])
+@pytest.mark.parametrize("name", [always("child"), *both("nested_execution"), "fixed_execution"])
 def test_a_nested_execution_is_the_work(open_way: OpenWay, name: str) -> None:
-    way = open_way(name, payload={"order": 42}, **(FIXED if name == "fixed_execution" else {}))
+    way = open_way(name, payload={"order": 42})
     done = {"Type": "Pass", "Parameters": {"got.$": "$"}, "End": True}
     assert way.stage.engine.machine("child", {"StartAt": "Done", "States": {"Done": done}}).arn == CHILD_ARN
     arn = way.start()
@@ -114,7 +122,7 @@ def test_a_nested_execution_is_the_work(open_way: OpenWay, name: str) -> None:
     assert way.is_free()
 
 
-@pytest.mark.parametrize("name", ["child", "nested_execution", "child_in_chain"])
+@pytest.mark.parametrize("name", ["child", *both("nested_execution"), "child_in_chain"])
 def test_a_failed_nested_execution_fails_with_its_own_error_and_cause(open_way: OpenWay, name: str) -> None:
     way = open_way(name)
     fail = {"Type": "Fail", "Error": "StockMissing", "Cause": "no tea"}
@@ -182,7 +190,13 @@ def test_work_past_its_time_out_may_still_be_running_and_keeps_the_lock_until_it
 
 @pytest.mark.shows("unreachable functions")
 @pytest.mark.parametrize(
-    ("name", "release"), [("polling", "Hold/0/Release/Retry"), ("without heartbeat", "Release/Retry")]
+    ("name", "release"),
+    [
+        ("polling", "Hold/0/Release/Retry"),
+        ("without heartbeat", "Release/Retry"),
+        ("function_in_jsonata", "Locked.Hold/0/Locked.Release/Retry"),
+        ("fixed_function_in_jsonata", "Locked.Release/Retry"),
+    ],
 )
 def test_a_failed_release_keeps_the_output_and_leaves_the_lock_to_the_heartbeat_or_to_its_lease(
     open_way: OpenWay, name: str, release: str
@@ -191,7 +205,7 @@ def test_a_failed_release_keeps_the_output_and_leaves_the_lock_to_the_heartbeat_
     way.stage.function("Release").before = unreachable
     outcome = way.run()
     assert (outcome.status, outcome.output) == ("SUCCEEDED", "kept")
-    assert way.is_free() == (name == "polling")
+    assert way.is_free() == (name in ("polling", "function_in_jsonata"))
     way.stage.wait_until_free(ENTITY)
 
 

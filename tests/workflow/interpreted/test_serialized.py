@@ -7,7 +7,7 @@ import pytest
 from kit.interpreter.harness import PATIENCE_S, Work, until
 from ticketlock_cdk.lock.settings import HandOver
 from ticketlock_cdk.lock.single_state import parallel_options
-from workflow.interpreted.conftest import ENTITY, OpenUser, StockMissing
+from workflow.interpreted.conftest import ENTITY, OpenUser, StockMissing, both
 from workflow.interpreted.user_machine import REFUSED_STATES, SINGLE_STATE_MACHINES, USER_LEASE_S, UserStage
 
 pytestmark = pytest.mark.verify(
@@ -35,7 +35,7 @@ PAYLOADS: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("name", ["chain", "polled_chain", "function", "caught"])
+@pytest.mark.parametrize("name", [*both("chain"), "polled_chain", *both("function"), "caught"])
 def test_the_payload_arrives_at_the_work_and_leaves_it_untouched(open_user: OpenUser, name: str) -> None:
     user = open_user(name, {"work": echo}, hand_over=POLL if name == "polled_chain" else CALLBACK)
     outcomes = [user.run(payload) for payload in PAYLOADS]
@@ -44,16 +44,20 @@ def test_the_payload_arrives_at_the_work_and_leaves_it_untouched(open_user: Open
     assert user.stage.is_free(ENTITY)
 
 
-def test_states_without_a_task_see_every_payload_untouched(open_user: OpenUser) -> None:
-    user = open_user("passing")
+@pytest.mark.parametrize("name", both("passing"))
+def test_states_without_a_task_see_every_payload_untouched(open_user: OpenUser, name: str) -> None:
+    user = open_user(name)
     payloads = [*PAYLOADS, None]
     outcomes = [user.run(payload) for payload in payloads]
     assert [(outcome.status, outcome.output) for outcome in outcomes] == [("SUCCEEDED", each) for each in payloads]
 
 
-def test_entity_namespace_and_record_wait_come_from_the_payload_and_the_work_gets_the_lock(open_user: OpenUser) -> None:
+@pytest.mark.parametrize("name", both("by_path"))
+def test_entity_namespace_and_record_wait_come_from_the_payload_and_the_work_gets_the_lock(
+    open_user: OpenUser, name: str
+) -> None:
     work = Work()
-    user = open_user("by_path", work)
+    user = open_user(name, work)
     payload = {"order": {"id": "tea", "size": 2}, "tenant": "shop", "patience": 5}
     arn = user.start(payload)
     assert user.machine.wait(arn).output == "done"
@@ -69,12 +73,30 @@ def test_entity_namespace_and_record_wait_come_from_the_payload_and_the_work_get
     assert isinstance(lock["fencingToken"], int)
 
 
-def test_a_path_that_leads_to_no_text_fails_by_name_and_writes_nothing(open_user: OpenUser) -> None:
-    user = open_user("by_path")
+@pytest.mark.parametrize("name", both("by_path"))
+def test_a_path_that_leads_to_no_text_fails_by_name_and_writes_nothing(open_user: OpenUser, name: str) -> None:
+    user = open_user(name)
     outcome = user.run({"order": {"id": 7.5}, "tenant": "shop", "patience": "Infinity"})
     assert (outcome.status, outcome.error) == ("FAILED", "InvalidLockRequest")
     assert (outcome.cause or "").startswith("entity is 7.5")
     assert user.stage.items() == []
+
+
+def test_an_expression_that_finds_nothing_fails_the_state_and_writes_nothing(open_user: OpenUser) -> None:
+    user = open_user("by_path_in_jsonata")
+    outcome = user.run({"order": {"id": "tea"}, "patience": 5})
+    assert (outcome.status, outcome.error) == ("FAILED", "States.QueryEvaluationError")
+    assert "$states.input.tenant" in (outcome.cause or "")
+    assert user.stage.items() == []
+
+
+@pytest.mark.parametrize("payload", ["tea", None, [{"id": "tea"}]])
+def test_an_expression_puts_the_lock_into_an_object_alone(open_user: OpenUser, payload: Any) -> None:
+    work = Work()
+    user = open_user("repeated_in_jsonata", work)
+    outcome = user.run(payload)
+    assert (outcome.status, outcome.error) == ("FAILED", "States.QueryEvaluationError")
+    assert work.runs == []
 
 
 def test_an_entity_may_be_made_of_several_values(open_user: OpenUser) -> None:
@@ -111,6 +133,30 @@ def test_two_fragments_follow_each_other(open_user: OpenUser) -> None:
     assert len({session["sk"]["S"].split("/")[1] for session in user.sessions(arn)}) == 2
 
 
+def test_a_machine_in_jsonpath_may_have_fragments_of_both_languages(open_user: OpenUser) -> None:
+    user = open_user("of_both_languages", {"work": echo})
+    outcomes = [user.run(payload) for payload in PAYLOADS]
+    assert [(outcome.status, outcome.output) for outcome in outcomes] == [("SUCCEEDED", each) for each in PAYLOADS]
+    assert user.stage.is_free(ENTITY)
+
+
+def test_in_jsonata_a_machines_variables_conditions_and_outputs_reach_a_fragment_and_leave_it(
+    open_user: OpenUser,
+) -> None:
+    def sell(event: Any, _context: Any) -> Any:
+        if event["sku"] == "cup":
+            raise StockMissing
+        return {"sold": event["sku"]}
+
+    user = open_user("variables_in_jsonata", {"work": sell})
+    skipped = {"sku": "pot", "sold": True}
+    lines = [{"sku": "tea", "sold": False}, {"sku": "cup", "sold": False}, skipped]
+    made = [{"line": line} for line in ({"sold": "tea"}, {"missing": "cup"}, skipped)]
+    assert user.run({"shop": "abroad", "lines": lines}).output == {"shop": "abroad", "lines": made}
+    assert {event["turn"]["claim"]["entity"] for event in releases(user)} == {"abroad/tea", "abroad/cup", "abroad/pot"}
+    assert user.stage.is_free("abroad/cup")
+
+
 def test_a_fragment_may_protect_another(open_user: OpenUser) -> None:
     work = Work()
     user = open_user("nested_locks", work)
@@ -137,9 +183,10 @@ def owners(user: UserStage) -> set[str]:
     return {event["turn"]["claim"]["owner"] for event in releases(user)}
 
 
-def test_iterations_of_a_map_are_owners_of_their_own_one_at_a_time(open_user: OpenUser) -> None:
+@pytest.mark.parametrize("name", both("items"))
+def test_iterations_of_a_map_are_owners_of_their_own_one_at_a_time(open_user: OpenUser, name: str) -> None:
     work = Work(seconds=0.3)
-    user = open_user("items", work)
+    user = open_user(name, work)
     items = [{"entity": ENTITY, "line": line} for line in range(4)]
     assert user.run({"items": items}).output == ["done"] * 4
     assert work.overlaps() == []
@@ -191,8 +238,9 @@ def test_a_protected_fail_state_fails_the_execution_as_itself_and_frees_the_lock
 
 
 @pytest.mark.always("the way that most executions take")
-def test_a_failure_can_be_caught_and_the_lock_is_free_by_then(open_user: OpenUser) -> None:
-    user = open_user("caught", Work(error=StockMissing()))
+@pytest.mark.parametrize("name", both("caught"))
+def test_a_failure_can_be_caught_and_the_lock_is_free_by_then(open_user: OpenUser, name: str) -> None:
+    user = open_user(name, Work(error=StockMissing()))
     outcome = user.run({"order": 42})
     assert outcome.status == "SUCCEEDED"
     assert outcome.output["order"] == 42
@@ -200,8 +248,9 @@ def test_a_failure_can_be_caught_and_the_lock_is_free_by_then(open_user: OpenUse
     assert user.stage.is_free(ENTITY)
 
 
-def test_a_record_wait_that_ends_is_caught_by_name(open_user: OpenUser, work: Work) -> None:
-    user = open_user("caught", work)
+@pytest.mark.parametrize("name", both("caught"))
+def test_a_record_wait_that_ends_is_caught_by_name(open_user: OpenUser, work: Work, name: str) -> None:
+    user = open_user(name, work)
     first = user.hold()
     second = user.run({"order": 42})
     assert (second.status, second.output["by"]) == ("SUCCEEDED", "name")
@@ -211,9 +260,10 @@ def test_a_record_wait_that_ends_is_caught_by_name(open_user: OpenUser, work: Wo
     assert user.stage.is_free(ENTITY)
 
 
-def test_a_fragment_that_is_repeated_enters_as_another_owner(open_user: OpenUser) -> None:
+@pytest.mark.parametrize("name", both("repeated"))
+def test_a_fragment_that_is_repeated_enters_as_another_owner(open_user: OpenUser, name: str) -> None:
     work = Work(error=StockMissing())
-    user = open_user("repeated", work)
+    user = open_user(name, work)
     assert user.run({}).error == "StockMissing"
     assert len({run.event["lock"]["owner"] for run in work.runs}) == len(work.runs) == 3
     assert user.stage.is_free(ENTITY)
@@ -283,9 +333,10 @@ def test_when_one_of_several_protected_states_fails_the_others_keep_the_lock(ope
     slow.finish.set()
 
 
-def test_a_long_wait_and_a_long_hold_continue_in_other_executions(open_user: OpenUser, work: Work) -> None:
+@pytest.mark.parametrize("name", both("continued"))
+def test_a_long_wait_and_a_long_hold_continue_in_other_executions(open_user: OpenUser, work: Work, name: str) -> None:
     after = Work()
-    user = open_user("continued", {"work": work, "after": after}, hand_over=POLL)
+    user = open_user(name, {"work": work, "after": after}, hand_over=POLL)
     first = user.hold("first")
     second = user.start("second")
     until(lambda: user.stage.continuations("wait-"), PATIENCE_S, lambda: str(user.machine.entered(second)))
@@ -298,7 +349,11 @@ def test_a_long_wait_and_a_long_hold_continue_in_other_executions(open_user: Ope
 
 
 @pytest.mark.parametrize(
-    ("name", "hand_over", "state"), [("chain", CALLBACK, "WakeUp"), ("polled_chain", POLL, "Turn")]
+    ("name", "hand_over", "state"),
+    [
+        *((name, CALLBACK, "WakeUp") for name in both("chain")),
+        *((name, POLL, "Turn") for name in both("polled_chain")),
+    ],
 )
 def test_a_waiter_parks_or_polls_as_the_hand_over_says(
     open_user: OpenUser, work: Work, name: str, hand_over: HandOver, state: str

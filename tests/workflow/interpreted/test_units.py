@@ -92,8 +92,8 @@ class Bank:
     def balance(self, account: str) -> int:
         return self.tables.number("accounts", account, "balance")
 
-    def commit(self, event: Mapping[str, Any], _context: Any = None) -> str:
-        """The function: a client for each run, as in a new container."""
+    def commit(self, event: Mapping[str, Any], _context: Any = None) -> Any:
+        """The function: a client for each run, as in a new container. It returns the unit's result."""
         names, endpoint = self.tables.names, self.tables.client.meta.endpoint_url
         units = Units(names["units"], client=make_client(endpoint_url=endpoint))
         fence = Fence(event["lock"], self.locks_table)
@@ -101,12 +101,13 @@ class Bank:
         # In the serialised workflow the owner is the execution.
         name = unit_name(event.get("execution", fence.owner), event.get("state", "InvokeFunction"), *item)
         with units.begin(under=fence, name=name) as unit:
-            unit.update(
-                units.table(names["accounts"]), {"id": event["account"]}, "SET balance = balance - :n", {":n": 10}
-            )
+            accounts, take = units.table(names["accounts"]), "SET balance = balance - :n"
+            after = unit.update(accounts, {"id": event["account"]}, take, {":n": 10})
+            # A repeated unit has the first one's, and its update returns nothing.
+            unit.result = {"left": int(after.get("balance", -1))}
         with self._alone:
             self.repeated.append(unit.repeated)
-        return "committed"
+        return unit.result
 
 
 @pytest.fixture
@@ -138,7 +139,7 @@ def test_a_state_that_fails_before_or_after_its_commit_is_retried_and_written_on
     user = open_user("unit", {"commit": function})
     bank.locks_table, account = user.stage.table_name, bank.new_account()
     outcome = user.run({"account": account})
-    assert (outcome.status, outcome.output) == ("SUCCEEDED", "committed")
+    assert (outcome.status, outcome.output) == ("SUCCEEDED", {"left": 90})
     assert bank.repeated == [False] + [True] * (RETRIES if when == "after" else 0)
     assert bank.balance(account) == 90
     assert user.stage.is_free(ENTITY)
@@ -187,7 +188,7 @@ def test_a_function_that_the_serialised_workflow_runs_twice_writes_once(open_sta
     bank.locks_table, account = stage.table_name, bank.new_account()
     task = {"functionArn": function_arn("commit"), "input": {"account": account}}
     outcome = stage.machine.run("twice", {"entity": ENTITY, "task": task})
-    assert (outcome.status, outcome.output) == ("SUCCEEDED", "committed")
+    assert (outcome.status, outcome.output) == ("SUCCEEDED", {"left": 90})
     assert bank.repeated == [False, True]
     assert bank.balance(account) == 90
 
@@ -327,7 +328,7 @@ def test_a_trip_that_the_traveller_cannot_pay_is_rolled_back_whole(agency: Agenc
     states = {"TakeSeat": 1, "TakeRoom": 1, "Pay": 1, "GiveUp": 1, "NotBooked": 1}
     assert agency.run() == ("FAILED", "ConditionFailed", states)
     assert agency.written == (3, 3, PRICE - 1)
-    assert [agency.units.outcome(unit=unit).value for unit in units] == ["rolled back"]
+    assert [agency.units.outcome(unit=unit).state.value for unit in units] == ["rolled back"]
 
 
 @pytest.mark.shows("steps of a saved unit", "unit over several states")

@@ -8,7 +8,7 @@ import fcntl
 import json
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -34,15 +34,18 @@ RETRIES = 5
 """Of a state whose function commits a unit."""
 Made = sfn.IChainable
 Make = Callable[["Maker"], Made]
-_MACHINES: dict[str, tuple[Make, dict[str, Any]]] = {}
+JSON_PATH, JSONATA = BOTH = tuple(sfn.QueryLanguage)
+_MACHINES: dict[str, tuple[Make, sfn.QueryLanguage, dict[str, Any]]] = {}
 
 
 class Maker(Construct):
-    """Creates one machine's states, with short ways to create them."""
+    """Creates one machine's states in its language, with short ways to create them."""
 
-    def __init__(self, scope: Construct, id: str, lock: TicketLock) -> None:
+    def __init__(self, scope: Construct, id: str, lock: TicketLock, language: sfn.QueryLanguage) -> None:
         super().__init__(scope, id)
         self._lock = lock
+        self._language = language
+        self._in_jsonata = language is JSONATA
         self._functions: dict[str, lambda_.IFunction] = {}
 
     def function(self, name: str) -> lambda_.IFunction:
@@ -54,76 +57,112 @@ class Maker(Construct):
         return sfn.StateMachine.from_state_machine_arn(self, "Child", CHILD_ARN)
 
     def state(self, name: str, **properties: Any) -> sfn.Pass:
-        return sfn.Pass(self, name, **properties)
+        return sfn.Pass(self, name, query_language=self._language, **properties)
 
     def invoke(self, name: str, function: str = "work", **properties: Any) -> tasks.LambdaInvoke:
         """A state of the user's own that invokes a function with the whole payload, and returns its result."""
+        if self._in_jsonata:
+            properties["outputs"] = "{% $states.result.Payload %}"
+        else:
+            properties["output_path"] = "$.Payload"
         return tasks.LambdaInvoke(
             self,
             name,
+            query_language=self._language,
             lambda_function=self.function(function),
-            payload=sfn.TaskInput.from_json_path_at("$"),
-            output_path="$.Payload",
+            payload=sfn.TaskInput.from_text(self.value("$")),
             retry_on_service_exceptions=False,
             **properties,
         )
 
+    def each(self, items: str, work: sfn.IChainable) -> sfn.Map:
+        """A Map over the items at a path."""
+        if self._in_jsonata:
+            each = sfn.Map.jsonata(self, "Each", items=sfn.ProvideItems.jsonata(self.value(items)))
+        else:
+            each = sfn.Map(self, "Each", items_path=items)
+        return each.item_processor(work)
+
+    def made(self, name: str, output: Mapping[str, Any]) -> sfn.Pass:
+        """A state with this output."""
+        return self.state(name, **{"outputs" if self._in_jsonata else "parameters": output})
+
+    def caught(self) -> dict[str, Any]:
+        """How a Catch adds the failure to the payload."""
+        if self._in_jsonata:
+            return {"outputs": "{% $merge([$states.input, {'failure': $states.errorOutput}]) %}"}
+        return {"result_path": "$.failure"}
+
+    def value(self, path: str) -> str:
+        """A value of the payload."""
+        return f"{{% $states.input{path[1:]} %}}" if self._in_jsonata else sfn.JsonPath.string_at(path)
+
     def serialize(self, id: str, protected: Any, **properties: Any) -> Serialized:
-        return self._lock.serialize(self, id, protected, **{"entity": "order-42", **properties})
+        given = {"entity": "order-42", "query_language": self._language, **properties}
+        return self._lock.serialize(self, id, protected, **given)
 
 
-def machine(**settings: Any) -> Callable[[Make], Make]:
-    """Create a machine of a function's states, under a lock with these settings."""
+def machine(*, languages: Iterable[sfn.QueryLanguage] = (JSON_PATH,), **settings: Any) -> Callable[[Make], Make]:
+    """Create a machine of a function's states, under a lock with these settings; for JSONata ``..._in_jsonata``."""
 
     def keep(make: Make) -> Make:
-        _MACHINES[make.__name__] = (make, settings)
+        for language in languages:
+            suffix = "_in_jsonata" if language is JSONATA else ""
+            _MACHINES[make.__name__ + suffix] = (make, language, settings)
         return make
 
     return keep
 
 
-@machine()
+@machine(languages=BOTH)
 def chain(user: Maker) -> Made:
     protected = user.state("Look").next(user.invoke("Work")).next(user.state("LookAgain"))
     return user.serialize("Locked", protected).next(user.state("After"))
 
 
-@machine()
+@machine(languages=BOTH)
 def passing(user: Maker) -> Made:
     return user.state("Before").next(user.serialize("Locked", user.state("Look"))).next(user.state("After"))
 
 
-@machine(hand_over=HandOver.POLL)
+@machine(languages=BOTH, hand_over=HandOver.POLL)
 def polled_chain(user: Maker) -> Made:
     return user.serialize("Locked", user.invoke("Work"))
 
 
-@machine(hand_over=HandOver.POLL, polls_an_execution=2, beats_an_execution=2)
+@machine(languages=BOTH, hand_over=HandOver.POLL, polls_an_execution=2, beats_an_execution=2)
 def continued(user: Maker) -> Made:
     """Waits and holds that soon continue in other executions."""
     return user.serialize("Locked", user.invoke("Work")).next(user.state("After"))
 
 
-@machine()
+@machine(languages=BOTH)
 def function(user: Maker) -> Made:
     return user.serialize("Locked", user.function("work")).next(user.state("After"))
 
 
-@machine()
+@machine(languages=BOTH)
 def nested_execution(user: Maker) -> Made:
     return user.serialize("Locked", user.child()).next(user.state("After"))
 
 
-@machine()
+@machine(languages=BOTH)
 def by_path(user: Maker) -> Made:
     return user.serialize(
         "Locked",
         user.invoke("Work"),
-        entity="$.order.id",
-        namespace=sfn.JsonPath.string_at("$.tenant"),
-        record_wait="$.patience",
+        entity=user.value("$.order.id"),
+        namespace=user.value("$.tenant"),
+        record_wait=user.value("$.patience"),
         lock_path="$.order.lock",
     )
+
+
+@machine()
+def of_both_languages(user: Maker) -> Made:
+    """A machine in JSONPath; a fragment is in JSONata, and what it protects is not."""
+    in_jsonata = user.serialize("Other", user.invoke("WorkOther"), query_language=JSONATA)
+    return user.serialize("Locked", user.invoke("Work")).next(in_jsonata).next(user.state("After"))
 
 
 @machine()
@@ -152,10 +191,25 @@ def branches(user: Maker) -> Made:
     return both
 
 
-@machine()
+@machine(languages=BOTH)
 def items(user: Maker) -> Made:
-    each = sfn.Map(user, "Each", items_path="$.items")
-    return each.item_processor(user.serialize("Locked", user.invoke("Work"), entity="$.entity", lock_path="$.lock"))
+    entity = user.value("$.entity")
+    return user.each("$.items", user.serialize("Locked", user.invoke("Work"), entity=entity, lock_path="$.lock"))
+
+
+@machine(languages=[JSONATA])
+def variables(user: Maker) -> Made:
+    """What people write in JSONata: variables, a Map, a condition, a Catch with an output."""
+    before = user.state("Before", assign={"shop": user.value("$.shop")}, outputs=user.value("$"))
+    sell = user.invoke("Work")
+    sell.add_catch(user.state("Keep"), errors=["StockMissing"], outputs={"missing": user.value("$.sku")})
+    choose = sfn.Choice.jsonata(user, "Sold?").when(sfn.Condition.jsonata(user.value("$.sold")), user.state("Skip"))
+    locked = user.serialize("Locked", choose.otherwise(sell), entity="{% $shop & '/' & $states.input.sku %}")
+    each = sfn.Map.jsonata(
+        user, "Each", items=sfn.ProvideItems.jsonata(user.value("$.lines")), assign={"lines": "{% $states.result %}"}
+    )
+    each.item_processor(locked.to_single_state(outputs={"line": "{% $states.result[0] %}"}))
+    return before.next(each).next(user.made("After", {"shop": "{% $shop %}", "lines": "{% $lines %}"}))
 
 
 @machine()
@@ -194,20 +248,17 @@ def failing(user: Maker) -> Made:
     return user.serialize("Locked", user.state("Look").next(failed))
 
 
-@machine()
+@machine(languages=BOTH)
 def caught(user: Maker) -> Made:
     """Any error of the fragment is caught."""
     single = user.serialize("Locked", user.invoke("Work"), record_wait=Duration.seconds(0)).to_single_state()
-    single.add_catch(
-        user.state("Waited", parameters={"caught.$": "$.failure.Cause", "by": "name"}),
-        errors=["RecordWaitExceeded"],
-        result_path="$.failure",
-    )
-    single.add_catch(user.state("Caught"), result_path="$.failure")
+    waited = user.made("Waited", {"caught": user.value("$.failure.Cause"), "by": "name"})
+    single.add_catch(waited, errors=["RecordWaitExceeded"], **user.caught())
+    single.add_catch(user.state("Caught"), **user.caught())
     return single.next(user.state("After"))
 
 
-@machine()
+@machine(languages=BOTH)
 def repeated(user: Maker) -> Made:
     """A fragment that is entered again when it fails."""
     single = user.serialize("Locked", user.invoke("Work"), lock_path="$.lock").to_single_state(state_id="Try")
@@ -363,7 +414,7 @@ def committing(user: Maker, **more: Any) -> tasks.LambdaInvoke:
     return commit
 
 
-@machine(heartbeat=False, lease=Duration.seconds(20))
+@machine(languages=BOTH, heartbeat=False, lease=Duration.seconds(20))
 def fixed_function(user: Maker) -> Made:
     return user.serialize("Locked", user.function("work"), lock_path="$.lock").next(user.state("After"))
 
@@ -380,11 +431,18 @@ def fixed_execution(user: Maker) -> Made:
 
 def definitions(folder: Path) -> dict[str, str]:
     """The definitions of all machines, by name, with the stage's placeholder for the table."""
-    stack = Stack(App(outdir=str(folder)), "Users")
+    # One stack would have too many resources.
+    return {name: text for language in BOTH for name, text in _of_a_stack(folder, language).items()}
+
+
+def _of_a_stack(folder: Path, language: sfn.QueryLanguage) -> dict[str, str]:
+    stack = Stack(App(outdir=str(folder / language.value)), "Users")
     locks: dict[str, TicketLock] = {}
     machines: dict[str, sfn.StateMachine] = {}
     values = {"AWS::Partition": "aws"}
-    for name, (make, settings) in _MACHINES.items():
+    for name, (make, own, settings) in _MACHINES.items():
+        if own is not language:
+            continue
         key = "".join(f"{setting}{value}" for setting, value in sorted(_plain(settings).items())) or "default"
         if key not in locks:
             locks[key] = TicketLock(
@@ -393,8 +451,8 @@ def definitions(folder: Path) -> dict[str, str]:
                 **{"lease": Duration.seconds(USER_LEASE_S), "poll": Duration.seconds(1), **settings},
             )
             values |= _harness_arns(stack, locks[key])
-        body = sfn.DefinitionBody.from_chainable(make(Maker(stack, name, locks[key])))
-        machines[name] = sfn.StateMachine(stack, f"Machine{name}", definition_body=body)
+        body = sfn.DefinitionBody.from_chainable(make(Maker(stack, name, locks[key], language)))
+        machines[name] = sfn.StateMachine(stack, f"Machine{name}", definition_body=body, query_language=language)
         locks[key].attach(machines[name])
     resources = Template.from_stack(stack).to_json()["Resources"]
     return {

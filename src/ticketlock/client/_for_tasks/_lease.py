@@ -107,6 +107,9 @@ class LeaseGroup:
         self.leases = tuple(leases)
         self._table, self._holdings, self._to_the_end = table, holdings, to_the_end
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {list(self.leases)}>"
+
     def is_held(self) -> bool:
         """Whether the holder may rely on all of them now."""
         return all(lease.is_held() for lease in self.leases)

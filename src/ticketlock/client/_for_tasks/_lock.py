@@ -1,9 +1,11 @@
 """A lock for tasks that is made once, and entered again and again."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any, Protocol, Unpack
 
+from ticketlock._checks import Seconds
+from ticketlock.client._arguments import AcquireOptions
 from ticketlock.client._for_tasks._acquiring import Acquiring, Asking
 from ticketlock.client._for_tasks._lease import Lease
 from ticketlock.client._lock import NamedLock, is_locked
@@ -13,9 +15,11 @@ from ticketlock.locks import LockName, LockState
 class LocksOfTasks(Protocol):
     """A client, as a lock uses it."""
 
-    def acquire(self, entity: LockName, **options: Any) -> Acquiring[Lease]: ...
+    @property
+    def acquire(self) -> Callable[..., Acquiring[Lease]]: ...
 
-    def try_acquire(self, entity: LockName, **more: Any) -> Asking[Lease | None]: ...
+    @property
+    def try_acquire(self) -> Callable[..., Asking[Lease | None]]: ...
 
     async def inspect(self, entity: LockName) -> LockState: ...
 
@@ -27,20 +31,27 @@ class Lock(NamedLock):
     _client: LocksOfTasks
     _entering: Acquiring[Lease]
 
-    def __init__(self, client: LocksOfTasks, name: LockName, options: Mapping[str, Any]) -> None:
-        super().__init__(name, options)
-        entering = client.acquire(name, **options)
+    def __init__(
+        self, client: LocksOfTasks, name: LockName, record_wait: Seconds | None, options: Mapping[str, Any]
+    ) -> None:
+        super().__init__(name, record_wait, options)
+        entering = client.acquire(name, record_wait=record_wait, **options)
         entering.may_stay_unused()
         object.__setattr__(self, "_client", client)
         object.__setattr__(self, "_entering", entering)
 
-    def acquire(self, **more: Any) -> Acquiring[Lease]:
+    def acquire(
+        self, *, record_wait: Seconds | None = None, owner: str | None = None, **options: Unpack[AcquireOptions[Lease]]
+    ) -> Acquiring[Lease]:
         """Wait for it, and hold it until the lease is released; see ``ticketlock.Lock.acquire``."""
-        return self._client.acquire(self.name, **{**self._options, **more})
+        wait = self._record_wait if record_wait is None else record_wait
+        return self._client.acquire(self.name, record_wait=wait, owner=owner, **{**self._options, **options})
 
-    def try_acquire(self, **more: Any) -> Asking[Lease | None]:
+    def try_acquire(
+        self, *, owner: str | None = None, **options: Unpack[AcquireOptions[Lease]]
+    ) -> Asking[Lease | None]:
         """Take it if it is free; return None if it has a holder or a waiter."""
-        return self._client.try_acquire(self.name, **{**self._without_wait, **more})
+        return self._client.try_acquire(self.name, owner=owner, **{**self._options, **options})
 
     async def locked(self) -> bool:
         """Whether anybody holds it, in any process: somebody's lease has not expired. Reads the table."""

@@ -20,8 +20,8 @@ class LockTable(AsyncPerformer):
     _time_check = TIME_CHECK
 
     def contender(self, claim: Claim, now: Moment) -> Contender:
-        """A contender of this table; with a Step Functions client it wakes the next in line."""
-        return Contender(claim, now, wakes=self._step_functions is not None)
+        """A contender of this table; with a Step Functions or a Lambda client it wakes the next in line."""
+        return Contender(claim, now, wakes=self.wakes)
 
     def contending(
         self, claim: Claim, steps: Callable[[Contender], Steps[T]], *, until_ms: int | None = None

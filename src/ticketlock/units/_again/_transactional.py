@@ -5,16 +5,24 @@ import inspect
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
 from ticketlock._checks import text, whole_number
-from ticketlock._decorating import CallKey, Decorator, KeyOf
+from ticketlock._decorating import CallKey, Decorator, KeyOf, Passed
 from ticketlock._names import text_of
 from ticketlock.errors import InvalidUnitRequest, TicketLockError, UnitConflict, UnitContended, UnitRolledBack
 from ticketlock.units._again._turns import PlaceInTurn
-from ticketlock.units._records import new_id
+from ticketlock.units._records import Payload, new_id
 from ticketlock.units._statements import HeldLock, Isolation, Terms, Under, UnitsSettings
 from ticketlock.wire import Actions, Clocks, Sleep, longest_backoff_ms
+
+P = ParamSpec("P")
+R = TypeVar("R")
+S = TypeVar("S")
+S_contra = TypeVar("S_contra", contravariant=True)
+U = TypeVar("U")
+U_contra = TypeVar("U_contra", contravariant=True)
+R_co = TypeVar("R_co", covariant=True)
 
 AGAIN = (UnitConflict, UnitContended, UnitRolledBack)
 """After these errors nothing was written, and another try may succeed."""
@@ -32,7 +40,39 @@ TRANSACTIONAL = Decorator(
 
 _MOST_TRIES = 1_000
 _UNDER = "a plain function that is given the call's arguments and returns a held lock, such as a Fence"
+_PAYLOAD = "a plain function that is given the call's arguments and returns what to compare, of a unit with a name"
 _ARGUMENT_BYTES = 255
+
+
+PayloadOf = Callable[..., object]
+"""Makes what calls of one name must have in common, from the arguments of a call."""
+
+
+class UnitFunction(Protocol[U_contra, P, R_co]):
+    """A function each call of which is a unit, or a part of the unit that its caller passes first."""
+
+    @overload
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
+    @overload
+    def __call__(self, unit: U_contra, /, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
+
+
+class UnitMethod(Protocol[S_contra, U_contra, P, R_co]):
+    """Such a method."""
+
+    def __get__(self, instance: S_contra, of: type[Any], /) -> UnitFunction[U_contra, P, R_co]: ...
+    def __call__(self, instance: S_contra, /, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
+
+
+class UnitDecorator(Protocol[U]):
+    """A decorator of functions that get their unit first, or after ``self``; callers may leave it out."""
+
+    @overload
+    def __call__(  # type: ignore[overload-overlap]  # mypy does not tell a unit from a ``self``
+        self, function: Callable[Concatenate[U, P], R], /
+    ) -> UnitFunction[U, P, R]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[S, U, P], R], /) -> UnitMethod[S, U, P, R]: ...
 
 
 @dataclass(slots=True)
@@ -84,6 +124,7 @@ class TransactionalArguments:
     isolation: Any
     timeout: Any
     under: Under | None
+    payload: PayloadOf | None
 
     def check(self, settings: UnitsSettings, clocks: Clocks) -> None:
         # The check counts frames of the stack: it is called directly from here.
@@ -93,18 +134,16 @@ class TransactionalArguments:
         text("unit_as", self.unit_as, _ARGUMENT_BYTES, InvalidUnitRequest)
         if self.under is not None and (not callable(self.under) or inspect.iscoroutinefunction(self.under)):
             raise InvalidUnitRequest("under", self.under, _UNDER)
+        is_made = callable(self.payload) and not inspect.iscoroutinefunction(self.payload)
+        if self.payload is not None and not (is_made and self.name is not None):
+            raise InvalidUnitRequest("payload", self.payload, _PAYLOAD)
         settings.terms(clocks, isolation=self.isolation, timeout=self.timeout)
 
     def of(self, function: Callable[..., Any]) -> "TransactionalFunction":
         """The function to which they apply, if it takes the unit."""
-        try:
-            inspect.signature(function).bind_partial(**{self.unit_as: None})
-        except TypeError as error:
-            raise TypeError(
-                f"the unit is passed as the keyword argument {self.unit_as!r}; the function does not take it: {error}"
-            ) from None
+        passed = Passed(function, self.unit_as)
         name_of = None if self.name is None else KeyOf(TRANSACTIONAL, self.name, function, self.unit_as)
-        return TransactionalFunction(self, name_of)
+        return TransactionalFunction(self, passed, name_of)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,10 +151,12 @@ class TransactionalFunction:
     """A decorated function.
 
     Attributes:
+        passed: its parameter for the unit.
         name_of: makes the name of a call's unit; None for no name.
     """
 
     arguments: TransactionalArguments
+    passed: Passed
     name_of: KeyOf[str] | None
 
     def tries(
@@ -129,15 +170,15 @@ class TransactionalFunction:
         name = self.name_of(args, kwargs) if self.name_of is not None else None
         under, given = self._lock_of(args, kwargs), self.arguments
         terms = settings.terms(clocks, name=name, isolation=given.isolation, under=under, timeout=given.timeout)
+        if given.payload is not None:
+            terms = dataclasses.replace(terms, payload=Payload.of(given.payload(*args, **kwargs)))
         return Tries(terms, given.tries, clocks, turn)
 
-    def joins(self, unit: object, terms: Callable[[object], Terms | None]) -> bool:
-        """Whether a call is part of the unit that its caller passes; None is as if nothing was passed."""
-        if unit is None:
-            return False
-        given, found = self.arguments, terms(unit)
+    def joins(self, args: tuple[Any, ...], terms: Callable[[object], Terms | None]) -> bool:
+        """Whether a call is part of the unit that its caller passes in the unit's place."""
+        given, found = self.arguments, terms(self.passed.given_in(args))
         if found is None:
-            raise InvalidUnitRequest(given.unit_as, unit, "a unit, which the call then joins; or left out")
+            return False
         for field, value in (("name", given.name), ("under", given.under)):
             if value is not None:
                 allowed = f"left out: the function has a `{field}`, so each call of it is a unit of its own"

@@ -8,7 +8,7 @@ import hashlib
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from inspect import iscoroutinefunction
 from typing import Any, Protocol
@@ -29,7 +29,8 @@ _log = logging.getLogger("ticketlock")
 class Locks(Protocol):
     """Where calls queue: a ``LockClient`` of ``ticketlock``, or of ``ticketlock.aio`` for tasks."""
 
-    def acquire_all(self, entities: Iterable[str], **options: Any) -> Any: ...
+    @property
+    def acquire_all(self) -> Callable[..., Any]: ...
 
 
 class ThreadLocks(Locks, Protocol):
@@ -65,7 +66,7 @@ class Contended:
             for entity in entities:
                 self._entities[entity] = None
                 self._entities.move_to_end(entity)
-            while len(self._entities) > _MOST_KNOWN:
+            for _ in range(len(self._entities) - _MOST_KNOWN):
                 self._entities.popitem(last=False)
 
     def forget(self, entities: Iterable[str]) -> None:

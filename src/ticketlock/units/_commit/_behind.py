@@ -120,15 +120,18 @@ class BehindThreads:
         while self._left():
             self._threads.append(this)
             try:
-                while left := self._left():
-                    try:
-                        self._finish(left[0])
-                    except BaseException:
-                        # One unit must not keep the others from being finished.
-                        _log.exception("a committed unit is not finished")
+                self._finish_what_is_left()
             finally:
                 # Who has handed over a unit since the last look has seen this thread: look once more.
                 self._threads.remove(this)
+
+    def _finish_what_is_left(self) -> None:
+        while left := self._left():
+            try:
+                self._finish(left[0])
+            except BaseException:
+                # One unit must not keep the others from being finished.
+                _log.exception("a committed unit is not finished")
 
     def _left(self) -> list[_Work]:
         return [work for work in list(self._under_way) if not work.claims]

@@ -6,7 +6,7 @@ the instant of the commit, everything is as the unit has read it.
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ticketlock._expressions import MAX_ITEM_BYTES, Attributes, ExpressionInvalid, Tokens, parse, size_of
@@ -196,6 +196,7 @@ class Commit:
         receipt: the name's receipt, as it was read.
         lock_check: the check that a lock is held, as in the low-level API; None for none.
         behind: where its items are finished.
+        kept: the attributes that keep its result.
     """
 
     terms: Terms
@@ -204,6 +205,7 @@ class Commit:
     receipt: Receipt = NEVER_USED
     lock_check: Mapping[str, Any] | None = None
     behind: Behind = in_front
+    kept: Item = field(default_factory=dict)
 
 
 def writes_beside(commit: Commit, now_ms: int) -> tuple[Write, ...]:
@@ -211,10 +213,12 @@ def writes_beside(commit: Commit, now_ms: int) -> tuple[Write, ...]:
     writes: tuple[Write, ...] = ()
     if commit.terms.name is not None:
         after = Receipt(is_committed=True, unit=commit.terms.unit)
-        kept_s = commit.terms.names_kept_s
-        writes += (put_receipt(commit.units_table, commit.terms.name, commit.receipt, after, now_ms, kept_s),)
+        kept_s, payload = commit.terms.names_kept_s, commit.terms.payload
+        kept = commit.kept if payload is None else {**commit.kept, **payload.attributes}
+        writes += (put_receipt(commit.units_table, commit.terms.name, commit.receipt, after, now_ms, kept_s, kept),)
     if commit.terms.saved is not None:
-        writes += (UnitRecords(commit.units_table).end_saved(commit.terms.saved, "committed", now_ms),)
+        records = UnitRecords(commit.units_table)
+        writes += (records.end_saved(commit.terms.saved, "committed", now_ms, commit.kept),)
     return writes
 
 

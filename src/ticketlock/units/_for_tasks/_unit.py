@@ -1,16 +1,16 @@
 """A unit of work for tasks."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self, overload
 
 from ticketlock._checks import Seconds
 from ticketlock.units._like_boto3 import LowLevelUnitOfWork, Reply, SdkClient, UnitClientFace
-from ticketlock.units._statements import Isolation, QueryRequest, SaveOptions, StatementRequest
+from ticketlock.units._statements import Isolation, QueryRequest, SaveOptions, StatementRequest, with_tables
 from ticketlock.units._unit import UnitFace
 from ticketlock.units._unit_of_work import UnitOfWork
-from ticketlock.units._words import PYTHON, UnitTable
+from ticketlock.units._words import PYTHON, ItemKey, Pairs, UnitTable
 from ticketlock.wire import ForkingSteps
 from ticketlock.wire._for_tasks import ToTheEnd
 
@@ -52,18 +52,17 @@ class Unit(UnitFace):
         """Whether its name was committed before, or its step saved: then this unit writes nothing."""
         return self._unit_of_work.repeated
 
-    async def get(
-        self, table: UnitTable, key: Mapping[str, Any], *, isolation: Isolation | None = None
-    ) -> dict[str, Any] | None:
+    async def get(self, table: UnitTable, key: ItemKey, *, isolation: Isolation | None = None) -> dict[str, Any] | None:
         """Get an item, with the unit's own writes; None if there is none."""
         found: dict[str, Any] | None
         (found,) = await self._perform(self._unit_of_work.get([(table, key)], isolation, PYTHON))
         return found
 
     async def get_all(
-        self, wanted: Sequence[tuple[UnitTable, Mapping[str, Any]]], *, isolation: Isolation | None = None
+        self, table: UnitTable | Pairs, keys: Iterable[ItemKey] | None = None, *, isolation: Isolation | None = None
     ) -> list[dict[str, Any] | None]:
         """Get several items, up to 100 of them as of one instant and in one request; if there are more, each 100."""
+        wanted = with_tables(table, keys, "keys")
         found: list[dict[str, Any] | None] = await self._perform(self._unit_of_work.get(wanted, isolation, PYTHON))
         return found
 
@@ -71,10 +70,10 @@ class Unit(UnitFace):
         self,
         table: UnitTable,
         key_condition: Any,
-        *,
-        filter: Any = None,
         values: Mapping[str, Any] | None = None,
         names: Mapping[str, str] | None = None,
+        *,
+        filter: Any = None,
         index: str | None = None,
         after: Mapping[str, Any] | None = None,
         limit: int | None = None,
@@ -109,10 +108,35 @@ class Unit(UnitFace):
         found: dict[str, Any] | None = await self._perform(self._unit_of_work.item_before(request))
         return found
 
+    @overload
     async def update(
         self,
         table: UnitTable,
-        key: Mapping[str, Any],
+        key: ItemKey,
+        update: str,
+        values: Mapping[str, Any] | None = None,
+        names: Mapping[str, str] | None = None,
+        *,
+        condition: Any = None,
+        blind: Literal[False] = False,
+    ) -> dict[str, Any]: ...
+    @overload
+    async def update(
+        self,
+        table: UnitTable,
+        key: ItemKey,
+        update: str,
+        values: Mapping[str, Any] | None = None,
+        names: Mapping[str, str] | None = None,
+        *,
+        condition: Any = None,
+        blind: bool,
+    ) -> dict[str, Any] | None: ...
+
+    async def update(
+        self,
+        table: UnitTable,
+        key: ItemKey,
         update: str,
         values: Mapping[str, Any] | None = None,
         names: Mapping[str, str] | None = None,
@@ -128,7 +152,7 @@ class Unit(UnitFace):
     async def delete(
         self,
         table: UnitTable,
-        key: Mapping[str, Any],
+        key: ItemKey,
         *,
         condition: Any = None,
         values: Mapping[str, Any] | None = None,
@@ -142,7 +166,7 @@ class Unit(UnitFace):
     async def check(
         self,
         table: UnitTable,
-        key: Mapping[str, Any],
+        key: ItemKey,
         condition: Any,
         values: Mapping[str, Any] | None = None,
         names: Mapping[str, str] | None = None,
@@ -154,8 +178,8 @@ class Unit(UnitFace):
 
     async def put_all(
         self,
-        table: UnitTable,
-        items: Iterable[Mapping[str, Any]],
+        table: UnitTable | Pairs,
+        items: Iterable[Mapping[str, Any]] | None = None,
         *,
         condition: Any = None,
         values: Mapping[str, Any] | None = None,
@@ -175,18 +199,18 @@ class Unit(UnitFace):
         names: Mapping[str, str] | None = None,
         *,
         condition: Any = None,
-    ) -> list[dict[str, Any] | None]:
+    ) -> list[dict[str, Any]]:
         """Update many items alike; return the new ones."""
         requests = StatementRequest.for_each(
             "update", table, keys, condition=condition, values=values, names=names, update=update
         )
-        found: list[dict[str, Any] | None] = await self._perform(self._unit_of_work.items_after(requests))
+        found: list[dict[str, Any]] = await self._perform(self._unit_of_work.items_after(requests))
         return found
 
     async def delete_all(
         self,
-        table: UnitTable,
-        keys: Iterable[Mapping[str, Any]],
+        table: UnitTable | Pairs,
+        keys: Iterable[ItemKey] | None = None,
         *,
         condition: Any = None,
         values: Mapping[str, Any] | None = None,
@@ -197,9 +221,9 @@ class Unit(UnitFace):
         found: list[dict[str, Any] | None] = await self._perform(self._unit_of_work.items_before(requests))
         return found
 
-    async def prefetch(self, wanted: Sequence[tuple[UnitTable, Mapping[str, Any]]]) -> None:
+    async def prefetch(self, table: UnitTable | Pairs, keys: Iterable[ItemKey] | None = None) -> None:
         """Read items so that later statements need no read."""
-        await self._perform(self._unit_of_work.prefetch(wanted, PYTHON))
+        await self._perform(self._unit_of_work.prefetch(with_tables(table, keys, "keys"), PYTHON))
 
     # By hand.
 

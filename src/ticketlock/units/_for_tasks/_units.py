@@ -3,10 +3,10 @@
 import asyncio
 import functools
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import AsyncExitStack
 from inspect import isawaitable
-from typing import Any, Self, TypeVar, overload
+from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar, overload
 
 from ticketlock._checks import Refusals, Seconds
 from ticketlock._decorating import CallKey
@@ -16,8 +16,12 @@ from ticketlock.units._again import (
     AGAIN,
     TRANSACTIONAL,
     Locks,
+    PayloadOf,
     PlaceInTurn,
     TransactionalArguments,
+    UnitDecorator,
+    UnitFunction,
+    UnitMethod,
     check_has_parentheses,
     check_locks,
 )
@@ -32,6 +36,7 @@ from ticketlock.units._recovery import (
     Outcome,
     Resumed,
     Swept,
+    UnitOutcome,
     end_owner,
     open_units,
     outcome,
@@ -53,7 +58,7 @@ from ticketlock.units._statements import (
     as_a_unit_request,
 )
 from ticketlock.units._unit_of_work import UnitOfWork, ending, is_of_steps
-from ticketlock.units._words import Tables, UnitTable
+from ticketlock.units._words import ItemKey, Pairs, Tables, UnitTable
 from ticketlock.wire import (
     Clocks,
     Due,
@@ -68,7 +73,10 @@ from ticketlock.wire._for_tasks import AsyncHeartbeat, AsyncPerformer, ToTheEnd,
 
 _log = logging.getLogger("ticketlock")
 
+P = ParamSpec("P")
 R = TypeVar("R")
+S = TypeVar("S")
+Task = Coroutine[Any, Any, R]
 
 
 class UnitsTable(AsyncPerformer):
@@ -139,6 +147,19 @@ class UnitsTable(AsyncPerformer):
         except ClientClosed:
             steps.close()
             raise
+
+
+class NamedDecorator(Protocol):
+    """One whose calls return None if their name was committed before; see ``UnitDecorator``."""
+
+    @overload
+    def __call__(  # type: ignore[overload-overlap]
+        self, function: Callable[Concatenate[Unit, P], Task[R]], /
+    ) -> UnitFunction[Unit, P, Task[R | None]]: ...
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[S, Unit, P], Task[R]], /
+    ) -> UnitMethod[S, Unit, P, Task[R | None]]: ...
 
 
 class Units:
@@ -248,7 +269,7 @@ class Units:
         isolation: Isolation = SERIALIZABLE,
         timeout: Seconds | None = None,
         under: Under | None = None,
-    ) -> Callable[[Callable[..., Coroutine[Any, Any, R]]], Callable[..., Coroutine[Any, Any, R]]]: ...
+    ) -> UnitDecorator[Unit]: ...
 
     @overload
     def transactional(
@@ -260,7 +281,8 @@ class Units:
         isolation: Isolation = SERIALIZABLE,
         timeout: Seconds | None = None,
         under: Under | None = None,
-    ) -> Callable[[Callable[..., Coroutine[Any, Any, R]]], Callable[..., Coroutine[Any, Any, R | None]]]: ...
+        payload: PayloadOf | None = None,
+    ) -> NamedDecorator: ...
 
     def transactional(
         self,
@@ -272,6 +294,7 @@ class Units:
         isolation: Isolation = SERIALIZABLE,
         timeout: Seconds | None = None,
         under: Under | None = None,
+        payload: PayloadOf | None = None,
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Decorate a coroutine function: each call is a unit; see ``ticketlock.units.Units.transactional``.
 
@@ -281,7 +304,7 @@ class Units:
             InvalidUnitRequest: as in ``ticketlock.units.Units``.
         """
         check_has_parentheses(function)
-        arguments = TransactionalArguments(tries, unit_as, name, isolation, timeout, under)
+        arguments = TransactionalArguments(tries, unit_as, name, isolation, timeout, under, payload)
         arguments.check(self._settings, self._clocks)
 
         def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -292,7 +315,7 @@ class Units:
 
             @functools.wraps(function)
             async def call(*args: Any, **kwargs: Any) -> Any:
-                if decorated.joins(kwargs.get(unit_as), _terms_of):
+                if decorated.joins(args, _terms_of):
                     result: Any = function(*args, **kwargs)
                     if isawaitable(result):
                         result = await result
@@ -306,12 +329,12 @@ class Units:
                         try:
                             async with unit:
                                 if unit.repeated:
-                                    return None
-                                result = function(*args, **{**kwargs, unit_as: unit})
+                                    return unit.result
+                                result = decorated.passed.call(function, unit, args, kwargs)
                                 if isawaitable(result):
                                     result = await result
                                 TRANSACTIONAL.check_is_over(function, result)
-                                return result
+                                return unit._unit_of_work.returned(result)
                         except AGAIN as error:
                             if not unit._unit_of_work.state.may_run_again:
                                 raise
@@ -323,7 +346,7 @@ class Units:
                             await self._turns.take(turn, tries.terms.timeout_ms, line)
                         await self._performer.drive(tries.prepare_next())
 
-            return call
+            return decorated.passed.hidden_in(call)
 
         return decorate
 
@@ -337,26 +360,24 @@ class Units:
         """The permissions that units need and this caller lacks; see ``ticketlock.units.Units.check_access``."""
         return await self._performer.perform_steps(check_access(self._settings.units_table, self._tables, tables))
 
-    async def get(
-        self, table: UnitTable, key: Mapping[str, Any], *, isolation: Isolation = COMMITTED
-    ) -> dict[str, Any] | None:
+    async def get(self, table: UnitTable, key: ItemKey, *, isolation: Isolation = COMMITTED) -> dict[str, Any] | None:
         """Get an item without the attributes of units, outside of any unit; see ``Unit.get``."""
         return await self._outside(isolation).get(table, key)
 
     async def get_all(
-        self, wanted: Sequence[tuple[UnitTable, Mapping[str, Any]]], *, isolation: Isolation = COMMITTED
+        self, table: UnitTable | Pairs, keys: Iterable[ItemKey] | None = None, *, isolation: Isolation = COMMITTED
     ) -> list[dict[str, Any] | None]:
         """Get items as of one instant, outside of any unit; see ``ticketlock.units.Units.get_all``."""
-        return await self._outside(isolation).get_all(wanted)
+        return await self._outside(isolation).get_all(table, keys)
 
     async def query(
         self,
         table: UnitTable,
         key_condition: Any,
-        *,
-        filter: Any = None,
         values: Mapping[str, Any] | None = None,
         names: Mapping[str, str] | None = None,
+        *,
+        filter: Any = None,
         index: str | None = None,
         after: Mapping[str, Any] | None = None,
         limit: int | None = None,
@@ -370,9 +391,9 @@ class Units:
         return await self._outside(isolation).query(
             table,
             key_condition,
+            values,
+            names,
             filter=filter,
-            values=values,
-            names=names,
             index=index,
             after=after,
             limit=limit,
@@ -383,7 +404,7 @@ class Units:
         """Roll back what was saved under an owner; see ``ticketlock.units.Units.end_owner``."""
         return await self._performer.perform_steps(end_owner(self._records, owner))
 
-    async def outcome(self, *, name: AnyName | None = None, unit: str | None = None) -> Outcome:
+    async def outcome(self, *, name: AnyName | None = None, unit: str | None = None) -> UnitOutcome:
         """The state of a unit, by its name or its id."""
         own = new_id(self._clocks.read().wall_ms)
         return await self._performer.perform_steps(outcome(self._settings, own, name=name, unit=unit))

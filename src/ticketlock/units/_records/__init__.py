@@ -38,6 +38,7 @@ from ticketlock.units._records._record import (
     rows_expire_at,
     with_pieces,
 )
+from ticketlock.units._records._results import MOST_RESULT_BYTES, Payload, result_of, result_told
 from ticketlock.units._records._rows import (
     FORMAT_NAMES,
     FORMAT_VALUES,

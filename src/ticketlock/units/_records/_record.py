@@ -4,17 +4,19 @@ import re
 import secrets
 import string
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Literal, get_args
 
 from ticketlock.errors import TableRefused, TicketLockError, UnitChanged, UnitForgotten, UnitRolledBack
 from ticketlock.units._records import _conditions as only_if
 from ticketlock.units._records._packing import INLINE_BYTES, Entry, packed
+from ticketlock.units._records._results import NUMBERED, RESULT
 from ticketlock.units._records._rows import (
     FORMAT_NAMES,
     FORMAT_VALUES,
     KEY,
+    NOTHING,
     OPEN,
     OWNER_IS_KEPT_S,
     STAMP,
@@ -105,6 +107,7 @@ class UnitRecord:
         owner: of a saved one, under which owner it was saved last; None for none.
         steps: of a saved one, the digests of the steps that were saved.
         prefix: that of its marks; None for the usual one.
+        kept: the row with its result, if a saved one has kept one.
     """
 
     unit: str
@@ -123,6 +126,7 @@ class UnitRecord:
     owner: str | None = None
     steps: frozenset[bytes] = frozenset()
     prefix: str | None = None
+    kept: Item = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def has_rows(self) -> bool:
@@ -171,6 +175,7 @@ class UnitRecord:
                     owner=row["owner"]["S"] if "owner" in row else None,
                     steps=frozenset(bytes(step) for step in row["steps"]["BS"]) if "steps" in row else frozenset(),
                     prefix=row["prefix"]["S"] if "prefix" in row else None,
+                    kept=row if RESULT in row else {},
                 )
         except KeyError as error:
             raise foreign_row(row, Misshapen(f"which lacks {error}")) from error
@@ -433,10 +438,16 @@ class UnitRecords:
         update = "SET #rev = :next, #coordinator = :coordinator"
         return self._change(head, update, next=number(head.rev + 1), coordinator={"S": coordinator})
 
-    def end_saved(self, head: UnitRecord, state: RecordState, now_ms: int) -> Write:
-        """End it by its coordinator: it has marked nothing under its own id, so it is closed at once."""
+    def end_saved(self, head: UnitRecord, state: RecordState, now_ms: int, kept: Item = NOTHING) -> Write:
+        """End it by its coordinator: it has marked nothing under its own id, so it is closed at once.
+
+        Args:
+            kept: the attributes that keep its result.
+        """
         update = "SET #state = :ended, finalMs = :now, closed = :yes"
         values: Item = {"ended": {"S": state}, "now": number(now_ms), "yes": {"BOOL": True}}
+        for name, value in kept.items():
+            update, values = f"{update}, #{name} = :{name}", {**values, name: value}
         removed = [_WRITES]
         if head.pieces == 0:
             update, values = f"{update}, #ttl = :until", {**values, "until": _until(head, now_ms)}
@@ -454,7 +465,7 @@ class UnitRecords:
             condition = every(only_if.KNOWN_FORMAT, condition)
         values = {**_STATES, **FORMAT_VALUES, **more.pop("values", {})}
         names = {**_NAMES, **FORMAT_NAMES, "#by": "by", "#ttl": TIME_TO_LIVE, "#keys": "keys", "#owner": "owner"}
-        names["#open"] = OPEN
+        names |= {"#open": OPEN, f"#{RESULT}": RESULT, f"#{NUMBERED}": NUMBERED}
         return Write(operation, head_key(unit), condition, names=names, values=values, table=self.table, **more)
 
 

@@ -5,7 +5,7 @@ a newer version wrote it. A row without a number was written by no unit.
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ticketlock.errors import InvalidUnitRequest, UnsupportedFormat
@@ -59,7 +59,7 @@ def check_row(row: Item) -> None:
         stored = integer(row[FORMAT_ATTRIBUTE])
     except (KeyError, ValueError) as error:
         raise foreign_row(row, Misshapen(f"which has no number in {FORMAT_ATTRIBUTE!r}")) from error
-    _check(stored, _told(row))
+    check_number(stored, _told(row))
     if stored < FORMAT:
         raise foreign_row(row, Misshapen(f"whose {FORMAT_ATTRIBUTE!r} is {stored}"))
 
@@ -73,7 +73,7 @@ def check_contents(encoded: Any, row: Item) -> Mapping[str, Any]:
     """
     if not isinstance(encoded, dict) or type(encoded.get(FORMAT_ATTRIBUTE)) is not int:
         raise Misshapen(f"which has no number in its {FORMAT_ATTRIBUTE!r}")
-    _check(encoded[FORMAT_ATTRIBUTE], f"what is packed in {_told(row)}")
+    check_number(encoded[FORMAT_ATTRIBUTE], f"what is packed in {_told(row)}")
     if encoded[FORMAT_ATTRIBUTE] < FORMAT:
         raise Misshapen(f"whose {FORMAT_ATTRIBUTE!r} is {encoded[FORMAT_ATTRIBUTE]}")
     return {name: value for name, value in encoded.items() if name != FORMAT_ATTRIBUTE}
@@ -91,9 +91,10 @@ def fields(encoded: Any, known: Collection[str]) -> Mapping[str, Any]:
     return encoded
 
 
-def _check(stored: int, what: str) -> None:
-    if stored > FORMAT:
-        raise UnsupportedFormat(stored, FORMAT, what)
+def check_number(stored: int, what: str, known: int = FORMAT) -> None:
+    """Refuse the format of a newer version."""
+    if stored > known:
+        raise UnsupportedFormat(stored, known, what)
 
 
 def _told(row: Item) -> str:
@@ -125,10 +126,12 @@ class Receipt:
     Attributes:
         is_committed: whether a unit of that name was committed.
         unit: the id of that unit; of a name that was given up, an id of its own; empty for a name that is not used.
+        row: in which it was found, with the result of that unit.
     """
 
     is_committed: bool = False
     unit: str = ""
+    row: Item = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
     def of(cls, row: Item | None) -> "Receipt":
@@ -137,7 +140,7 @@ class Receipt:
             return NEVER_USED
         check_row(row)
         try:
-            found = cls(_IS_COMMITTED[row["state"]["S"]], row["by"]["S"])
+            found = cls(_IS_COMMITTED[row["state"]["S"]], row["by"]["S"], row)
         except KeyError as error:
             raise foreign_row(row) from error
         if not found.unit:
@@ -153,6 +156,8 @@ class Receipt:
 
 
 NEVER_USED = Receipt()
+NOTHING: Item = {}
+"""What a unit without a result keeps."""
 
 
 def is_receipt_of(row: Item | None, unit: str) -> bool:
@@ -164,8 +169,14 @@ def read_receipt(table: str, name: str) -> Get:
     return Get(table, _receipt_key(name))
 
 
-def put_receipt(table: str, name: str, before: Receipt, after: Receipt, now_ms: int, kept_s: int) -> Write:
-    """Commit a name, or give it up, if its receipt is unchanged, or was given up and is deleted since."""
+def put_receipt(
+    table: str, name: str, before: Receipt, after: Receipt, now_ms: int, kept_s: int, kept: Item = NOTHING
+) -> Write:
+    """Commit a name, or give it up, if its receipt is unchanged, or was given up and is deleted since.
+
+    Args:
+        kept: the attributes that keep the result of its unit.
+    """
     condition, values = only_if.NO_SUCH_ROW, {}
     if before.unit:
         condition = only_if.RECEIPT_GIVEN_UP_AS_I_SAW
@@ -174,6 +185,7 @@ def put_receipt(table: str, name: str, before: Receipt, after: Receipt, now_ms: 
         "state": {"S": "committed" if after.is_committed else "rolledBack"},
         "by": {"S": after.unit},
         TIME_TO_LIVE: expires_at(now_ms, kept_s),
+        **kept,
     }
     return put_row(table, _receipt_key(name), condition, contents, names=_NAMES, values=values)
 

@@ -65,6 +65,7 @@ from ticketlock.units._records import (
     read_committed,
     read_entries,
     read_receipt,
+    result_of,
 )
 from ticketlock.units._recovery._sweeping import Swept, sweep_one
 from ticketlock.units._statements import NAME_BYTES, UnitsSettings, chunks
@@ -122,7 +123,20 @@ OUTCOMES = {"pending": Outcome.PENDING, "committed": Outcome.COMMITTED, "rolledB
 """The outcome for each state in a record."""
 
 
-def outcome(settings: UnitsSettings, own: str, *, name: AnyName | None, unit: str | None) -> ForkingSteps[Outcome]:
+@dataclass(frozen=True, slots=True)
+class UnitOutcome:
+    """The outcome of a unit, or of a name, with the result that its commit has kept.
+
+    Attributes:
+        state: final, unless it is PENDING.
+        result: what the call of a committed one has returned, or its block has set; None for none.
+    """
+
+    state: Outcome
+    result: Any = None
+
+
+def outcome(settings: UnitsSettings, own: str, *, name: AnyName | None, unit: str | None) -> ForkingSteps[UnitOutcome]:
     if name is not None and unit is None:
         return outcome_of_name(settings.units_table, name, own, settings.names_kept_s)
     if name is None and unit is not None:
@@ -130,7 +144,7 @@ def outcome(settings: UnitsSettings, own: str, *, name: AnyName | None, unit: st
     raise InvalidUnitRequest("name", name, "a name or a unit: one of the two")
 
 
-def outcome_of_name(table: str, given: AnyName, own: str, kept_s: int) -> ForkingSteps[Outcome]:
+def outcome_of_name(table: str, given: AnyName, own: str, kept_s: int) -> ForkingSteps[UnitOutcome]:
     """The outcome of a name. A name that was not committed is given up, so that no late request can commit it.
 
     Args:
@@ -145,11 +159,17 @@ def outcome_of_name(table: str, given: AnyName, own: str, kept_s: int) -> Forkin
         given_up = Receipt(is_committed=False, unit=own)
         reply = yield put_receipt(table, name, found, given_up, now.latest_ms, kept_s)
         if reply.applied or is_receipt_of(reply.item, own):
-            return Outcome.ROLLED_BACK
-    return Outcome.COMMITTED
+            return UnitOutcome(Outcome.ROLLED_BACK)
+    return UnitOutcome(Outcome.COMMITTED, result_of(found.row))
 
 
-def outcome_of_unit(table: str, unit: str) -> ForkingSteps[Outcome]:
+def inspect_name(table: str, given: str) -> ForkingSteps[Receipt | None]:
+    """The receipt of a name, which is not given up by that; None if there is none."""
+    reply: Reply = yield read_receipt(table, name_text("name", given, NAME_BYTES, InvalidUnitRequest))
+    return None if reply.item is None else Receipt.of(reply.item)
+
+
+def outcome_of_unit(table: str, unit: str) -> ForkingSteps[UnitOutcome]:
     """The outcome of a unit that marked its items. A unit whose lease has ended is rolled back."""
     if not isinstance(unit, str) or not is_id(unit):
         raise InvalidUnitRequest("unit", unit, "the `id` of a unit")
@@ -157,10 +177,10 @@ def outcome_of_unit(table: str, unit: str) -> ForkingSteps[Outcome]:
     while True:
         reply: Reply = yield records.read(unit)
         if reply.item is None:
-            return Outcome.FORGOTTEN
+            return UnitOutcome(Outcome.FORGOTTEN)
         head = UnitRecord.of(reply.item)
         if decide(head, reply.now) is not Record.LEASE_OVER:
-            return OUTCOMES[head.state]
+            return UnitOutcome(OUTCOMES[head.state], result_of(head.kept))
         yield records.roll_back_expired(head, reply.now)
 
 
@@ -270,8 +290,13 @@ def warn_of(error: Strange) -> None:
     _log.warning("a row was left out: %s", error)
 
 
-def open_units(records: UnitRecords, strange: Callable[[Strange], object] = warn_of) -> ForkingSteps[list[OpenUnit]]:
-    """The units whose records are still needed, the oldest first; ``strange`` gets an error for each foreign row."""
+def open_units(
+    records: UnitRecords, strange: Callable[[Strange], object] = warn_of, most: int | None = None
+) -> ForkingSteps[list[OpenUnit]]:
+    """The units whose records are still needed, the oldest first; ``strange`` gets an error for each foreign row.
+
+    No page is read after ``most`` of them.
+    """
     found: list[tuple[UnitRecord, OpenUnit]] = []
     after: Item | None = None
     while True:
@@ -291,7 +316,7 @@ def open_units(records: UnitRecords, strange: Callable[[Strange], object] = warn
             else:
                 found.append((head, OpenUnit.of(head, page.now, count)))
         after = page.last_key
-        if after is None:
+        if after is None or (most is not None and len(found) >= most):
             return [unit for _, unit in sorted(found, key=lambda each: each[0].age)]
 
 

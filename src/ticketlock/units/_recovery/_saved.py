@@ -18,7 +18,7 @@ requests of one coordinator cannot be mistaken for another's.
 import logging
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ticketlock.errors import (
@@ -249,11 +249,11 @@ class SavedUnit:
         if head is None or head.state != "pending" or head.rev != self._head.rev:
             raise ended(reply.item, self._head.unit) from error
 
-    def check_name(self, name: str, seen: Receipt) -> ForkingSteps[None]:
+    def check_name(self, name: str, seen: Receipt) -> ForkingSteps[Receipt]:
         """End it if its name was used or given up since: no coordinator could commit it any more."""
         reply: Reply = yield read_receipt(self._records.table, name)
-        if seen.still_lets(Receipt.of(reply.item)):
-            return
+        if seen.still_lets(found := Receipt.of(reply.item)):
+            return found
         try:
             yield from self.roll_back()
         except TableError as error:
@@ -461,12 +461,14 @@ class Resumed:
     Attributes:
         receipt: of its name, as it was seen.
         is_committed: whether another coordinator has committed it.
+        kept: the row with the result of the unit that was committed, or of its name.
     """
 
     terms: Terms
     work: Work
     receipt: Receipt | None
     is_committed: bool
+    kept: Item = field(default_factory=dict)
 
     @property
     def is_repeated(self) -> bool:
@@ -487,7 +489,8 @@ def resume(given: Any, own: Terms, units_table: str, marks: Marks, tables: Table
         if not head.is_saved:
             raise InvalidUnitRequest("unit", given, "what `save` has returned: this unit was not saved")
         if head.state == "committed":
-            return Resumed(replace(own, born_ms=head.born_ms, saved=head), Work(marks), None, is_committed=True)
+            terms = replace(own, born_ms=head.born_ms, saved=head)
+            return Resumed(terms, Work(marks), None, is_committed=True, kept=head.kept)
         if head.state == "rolledBack":
             raise ended(reply.item, given)
         if decide(head, reply.now) is Record.LEASE_OVER:
@@ -511,7 +514,9 @@ def resume(given: Any, own: Terms, units_table: str, marks: Marks, tables: Table
         yield from _end_the_one_before(head, records, claimed.now.latest_ms)
         if resumed.terms.name is not None:
             # No earlier coordinator can commit it any more: a new receipt belongs to another unit.
-            yield from SavedUnit(mine, records).check_name(resumed.terms.name, resumed.receipt or NEVER_USED)
+            seen = resumed.receipt or NEVER_USED
+            receipt = yield from SavedUnit(mine, records).check_name(resumed.terms.name, seen)
+            resumed = replace(resumed, kept=receipt.row if receipt.is_committed else {})
         return replace(resumed, terms=replace(resumed.terms, saved=mine))
 
 

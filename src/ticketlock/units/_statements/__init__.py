@@ -37,6 +37,7 @@ from ticketlock.units._statements._statements import (
     StatementArguments,
     StatementKind,
     StatementRequest,
+    with_tables,
 )
 from ticketlock.units._statements._work import (
     GUARDS_OF,

@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol, get_args
 
 from ticketlock._checks import Refusals, boolean, duration_ms, name_text
 from ticketlock.errors import InvalidLockRequest, InvalidUnitRequest, all_at_once
-from ticketlock.units._records import Marks, UnitRecord, new_id
+from ticketlock.units._records import Marks, Payload, UnitRecord, new_id
 from ticketlock.units._statements._reading import LEVELS, READ_LOCK, SERIALIZABLE, Isolation
 from ticketlock.wire import Clocks
 
@@ -78,6 +78,7 @@ class Terms:
         names_kept_s: for how long the receipt of its name is kept.
         marks_together: whether it marks, and finishes, its items in transactions.
         is_outside: of a read outside of units, which has no end.
+        payload: what must be the same in each call of its name; None to compare nothing.
     """
 
     unit: str
@@ -92,6 +93,7 @@ class Terms:
     names_kept_s: int = NAMES_ARE_KEPT_S
     marks_together: bool = False
     is_outside: bool = False
+    payload: Payload | None = None
 
     @property
     def id(self) -> str:

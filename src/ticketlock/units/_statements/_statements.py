@@ -67,6 +67,22 @@ class Statement:
         return ConditionFailed(self.table.name, key, condition_in(self.parameters), item, self.expressions.looks_at)
 
 
+def with_tables(table: Any, targets: Any, field: str) -> list[tuple[Any, Any]]:
+    """Many keys or items, each with its table.
+
+    Args:
+        table, targets: a table and a list; or pairs in place of the table, and no list.
+        field: the caller's name for the list.
+    """
+    are_pairs = targets is None and not isinstance(table, UnitTable)
+    name, given = ("table", table) if are_pairs else (field, targets)
+    many = None if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable) else list(given)
+    if many is None or (are_pairs and any(not isinstance(each, tuple) or len(each) != 2 for each in many)):
+        shape = "a table and a list, or a list of pairs: [(table, {...}), ...]"
+        raise InvalidUnitRequest(name, given, shape if are_pairs else f"a list of {field}: [{{...}}, ...]")
+    return many if are_pairs else [(table, each) for each in many]
+
+
 StatementArguments = tuple[Attributes, dict[str, Any]]
 """The item of a put, or the key of the others, in canonical form; the condition with its placeholders."""
 
@@ -115,11 +131,9 @@ class StatementRequest:
 
     @classmethod
     def for_each(cls, kind: StatementKind, table: Any, targets: Any, **given: Any) -> "list[StatementRequest]":
-        """The same statement on each of many items."""
-        if isinstance(targets, str | bytes | Mapping) or not isinstance(targets, Iterable):
-            field = "items" if kind == "put" else "keys"
-            raise InvalidUnitRequest(field, targets, f"a list of {field}: [{{...}}, ...]")
-        return [cls(kind, table, target, at=at, **given) for at, target in enumerate(targets)]
+        """The same statement on each of many items; see ``with_tables``."""
+        pairs = with_tables(table, targets, "items" if kind == "put" else "keys")
+        return [cls(kind, own, target, at=at, **given) for at, (own, target) in enumerate(pairs)]
 
     def statement(self, table: UnitTable, given: StatementArguments, marks: Marks) -> Statement:
         """A statement, checked as far as possible without the item."""

@@ -31,8 +31,9 @@ T = TypeVar("T")
 SURELY_TOGETHER = MOST_BYTES // (MAX_ITEM_BYTES + _ACTION_BYTES)
 """How many items of any sizes fit into one transaction."""
 
-_BESIDE_BYTES = 16 * 1_024 + MAX_ITEM_BYTES
-"""Room for the unit's head, a receipt and a lock, which may be as large as any item."""
+_BESIDE_BYTES = 32 * 1_024 + MAX_ITEM_BYTES
+"""Room for the unit's head, a receipt and the head of a saved one, each of those two with a result; and for a lock,
+which may be as large as any item."""
 
 MOST_ITEMS = 100_000
 """A sweep reads all rows of a unit that has to be finished: they must take it minutes, not hours."""

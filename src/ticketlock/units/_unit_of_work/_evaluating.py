@@ -62,9 +62,9 @@ class UnitStatements(UnitReads):
         return request.python.to_caller(before)
 
     def item_after(self, request: StatementRequest, *, blind: bool) -> ForkingSteps[Any]:
-        """The item after a statement, likewise."""
+        """The item after an update, likewise; empty in a repeated unit, and none of a blind update."""
         _, after = yield from self.evaluate(request, blind=blind)
-        return request.python.to_caller(after)
+        return None if blind else request.python.to_caller(after or {})
 
     def _evaluate(self, request: StatementRequest, given: StatementArguments, *, blind: bool) -> ForkingSteps[Both]:
         made = request.statement(self._tables.check_own(request.table), given, self._work.marks)
@@ -112,9 +112,9 @@ class UnitStatements(UnitReads):
         return [PYTHON.to_caller(each.before) for each in found]
 
     def items_after(self, requests: Sequence[StatementRequest]) -> ForkingSteps[list[Any]]:
-        """The items after them, likewise."""
+        """The items after updates, likewise; empty in a repeated unit."""
         found = yield from self._evaluate_all(requests)
-        return [PYTHON.to_caller(each.after) for each in found]
+        return [PYTHON.to_caller(each.after or {}) for each in found]
 
     def _evaluate_all(self, requests: Sequence[StatementRequest]) -> ForkingSteps[list[Evaluated]]:
         found = yield from self.evaluate_together(requests)

@@ -23,7 +23,16 @@ from ticketlock.units._commit import (
     UnitState,
     in_front,
 )
-from ticketlock.units._records import NEVER_USED, Marks, Meeting, Receipt, UnitRecords, read_receipt
+from ticketlock.units._records import (
+    NEVER_USED,
+    Marks,
+    Meeting,
+    Receipt,
+    UnitRecords,
+    read_receipt,
+    result_of,
+    result_told,
+)
 from ticketlock.units._recovery import Resumed, SavedUnit
 from ticketlock.units._statements import (
     COMMITTED,
@@ -58,6 +67,7 @@ from ticketlock.units._words import PYTHON, Python, Tables, UnitTable
 from ticketlock.wire import (
     MOST_TOGETHER,
     ForkingSteps,
+    Item,
     Reply,
     raise_if_foreign,
 )
@@ -97,6 +107,7 @@ class UnitReads:
         self._reading = Reader(marks, self._records, self._meeting)
         self._guards = Guards(units_table)
         self._receipt = None if resumed is None else resumed.receipt
+        self._kept: Item = {} if resumed is None else resumed.kept
         self._record = None if terms.saved is None else SavedUnit(terms.saved, self._records)
         self._saves = 0
         # Whether a statement of this object writes.
@@ -127,6 +138,33 @@ class UnitReads:
             reply: Reply = yield read_receipt(self._records.table, self.terms.name)
             self._receipt = Receipt.of(reply.item)
             self.repeated = self._receipt.is_committed
+            if self.repeated:
+                self._kept = self._receipt.row
+                if self.terms.payload is not None:
+                    self.terms.payload.check(self.terms.name, self._receipt)
+
+    @property
+    def result(self) -> Any:
+        """What is kept with its commit; of a repeated one, with that of the first one."""
+        return result_of(self._kept)
+
+    def keep(self, result: Any) -> None:
+        """Keep a result with the commit; a repeated unit has one."""
+        self.state.check_open()
+        if self.terms.name is None and self.terms.saved is None:
+            allowed = "set for a unit with a name, or one that was saved: nobody could ask for another one's"
+            raise InvalidUnitRequest("result", result, allowed)
+        told = result_told(result)
+        if not self.repeated:
+            self._kept = told
+
+    def returned(self, result: Any) -> Any:
+        """What a call returns whose function has returned this: with a name, what later calls will return, too."""
+        if self.terms.name is None or not (self.state.is_open or self.state.is_committed):
+            return result
+        if self.state.is_open:
+            self.keep(result)
+        return self.result
 
     def table(self, given: str) -> ForkingSteps[UnitTable]:
         return (yield from self._tables.table(given, "TableName"))
@@ -177,8 +215,6 @@ class UnitReads:
             yield from self._read_each(places)
 
     def _wanted(self, wanted: Sequence[tuple[Any, Any]], python: Python) -> list[ItemState]:
-        if not isinstance(wanted, Sequence) or not all(isinstance(each, tuple) and len(each) == 2 for each in wanted):
-            raise InvalidUnitRequest("wanted", wanted, "a list of pairs of a table and a key: [(table, {...}), ...]")
         return [self._place(table, python.item("key", key)) for table, key in wanted]
 
     def _newest(self, places: Sequence[ItemState], level: Isolation) -> ForkingSteps[dict[int, Attributes | None]]:

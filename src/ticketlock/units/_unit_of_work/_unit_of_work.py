@@ -22,7 +22,7 @@ from ticketlock.units._commit import (
     MarkedCommit,
     commit_natively,
 )
-from ticketlock.units._records import NEVER_USED
+from ticketlock.units._records import MOST_RESULT_BYTES, NEVER_USED
 from ticketlock.units._recovery import save
 from ticketlock.units._statements import (
     MOST_ACTIONS,
@@ -96,9 +96,8 @@ class UnitOfWork(UnitStatements):
 
     def _commit(self) -> ForkingSteps[None]:
         lock_check = check_of(self.terms.under) if self.terms.under is not None else None
-        commit = Commit(
-            self.terms, self._records.table, self.state, self._receipt or NEVER_USED, lock_check, self._behind
-        )
+        receipt, behind = self._receipt or NEVER_USED, self._behind
+        commit = Commit(self.terms, self._records.table, self.state, receipt, lock_check, behind, self._kept)
         touched = self._touched()
         guards = self._guards.of_inserts(touched, self._work)
         if guards:
@@ -148,6 +147,8 @@ class UnitOfWork(UnitStatements):
             return True
         # The lock's item counts too, and ticketlock does not read it.
         size = sum(place.size_bytes for place in touched) + (terms.under is not None) * MAX_ITEM_BYTES
+        # The receipt and the head of a saved unit.
+        size += 2 * MOST_RESULT_BYTES if self._kept else 0
         fits = count <= MOST_ACTIONS and size <= MOST_BYTES
         if terms.engine == "native" and not fits:
             raise UnitTooLarge(
@@ -228,6 +229,12 @@ class UnitOfWork(UnitStatements):
             return self.terms.id
 
     def _save(self, keeping: SaveOptions) -> ForkingSteps[None]:
+        if self._kept and not self.repeated:
+            raise InvalidUnitRequest("result", self.result, "set by the process that commits the unit: set it to None")
+        if self.terms.payload is not None:
+            raise InvalidUnitRequest(
+                "payload", self.terms.payload.given, "none for a unit that is saved: it is not saved"
+            )
         if self.terms.saved is not None:
             check_room(self.terms.saved.steps, self.terms.step)
         check_count([place for place in self._work.places.values() if place.is_touched])

@@ -1,6 +1,6 @@
 """Values and tables, as callers have them and as DynamoDB has them."""
 
-from ticketlock.units._words._tables import NAME_BYTES, VERSION_BYTES, Tables, UnitTable
+from ticketlock.units._words._tables import NAME_BYTES, VERSION_BYTES, ItemKey, Pairs, Tables, UnitTable
 from ticketlock.units._words._values import (
     LOW_LEVEL,
     PYTHON,

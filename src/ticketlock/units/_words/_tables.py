@@ -1,7 +1,7 @@
 """The tables that units write to, with the names and types of their keys."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,6 +94,11 @@ class UnitTable:
             raise InvalidUnitRequest(
                 "item", key, f"what the table {self.name} and its indexes accept ({error.message})"
             ) from error
+
+
+ItemKey = Mapping[str, Any]
+Pairs = Iterable[tuple[UnitTable, Mapping[str, Any]]]
+"""Items or keys of several tables, each with its table."""
 
 
 class Tables:

@@ -9,7 +9,7 @@ from botocore.exceptions import HTTPClientError
 from ticketlock._checks import Refusals, text
 from ticketlock.errors import ClientClosed, TableError
 from ticketlock.wire import _sdk
-from ticketlock.wire._actions import Actions, Answer, Call, Course, Fork, Sleep, T, is_foreign
+from ticketlock.wire._actions import Actions, Answer, Call, Course, Fork, ServiceName, Sleep, T, is_foreign
 from ticketlock.wire._driver import Clocks, Driver
 from ticketlock.wire._requests import Request, Steps
 from ticketlock.wire._sdk import NotSigned, client_config, refreshable
@@ -38,7 +38,7 @@ class AsyncPerformer:
 
     Args:
         table_name: its name.
-        step_functions: an aiobotocore client for Step Functions, or None.
+        step_functions, lambda_client: aiobotocore clients for Step Functions and Lambda, or None.
         clocks: the source of time.
 
     Attributes:
@@ -47,11 +47,11 @@ class AsyncPerformer:
 
     _time_check: ClassVar[Request]
 
-    def __init__(self, table_name: str, step_functions: Any, clocks: Clocks) -> None:
+    def __init__(self, table_name: str, step_functions: Any, clocks: Clocks, lambda_client: Any = None) -> None:
         self.table_name = table_name
         self.client: Any = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._step_functions = step_functions
+        self._clients: dict[ServiceName, Any] = {"stepfunctions": step_functions, "lambda": lambda_client}
         self._driver = Driver(table_name, self._time_check, clocks, _GIVE_UP_AFTER_MS)
 
     def open(self, client: Any) -> None:
@@ -100,6 +100,11 @@ class AsyncPerformer:
         return await self.drive(self._driver.run(steps))
 
     @property
+    def wakes(self) -> bool:
+        """Whether it can reach a waiter that someone else runs."""
+        return any(each is not None for each in self._clients.values())
+
+    @property
     def is_of_this_process(self) -> bool:
         """Whether it was made in this process, and not in one that this was forked from."""
         return self._driver.is_of_this_process
@@ -130,7 +135,7 @@ class AsyncPerformer:
             ClientClosed: as from ``check_loop``; nothing was performed.
         """
         self.check_loop()
-        clients = {"dynamodb": dynamodb or self.client, "stepfunctions": self._step_functions}
+        clients: dict[ServiceName, Any] = {**self._clients, "dynamodb": dynamodb or self.client}
         course = Course(actions)
         while True:
             try:
@@ -141,7 +146,7 @@ class AsyncPerformer:
                     raise course.end_by(raised)  # noqa: B904  # the same error
 
     async def _perform_all(
-        self, course: Course[T], clients: Mapping[str, Any], sleep: Callable[[float], Awaitable[object]]
+        self, course: Course[T], clients: Mapping[ServiceName, Any], sleep: Callable[[float], Awaitable[object]]
     ) -> T:
         while (action := course.next()) is not None:
             try:
@@ -150,7 +155,7 @@ class AsyncPerformer:
                 elif isinstance(action, Sleep):
                     await sleep(action.ms / 1_000)
                 else:
-                    course.answer = await _called(clients[action.service], action)
+                    course.answer = await _called(_sdk.client_of(clients, action.service, action.operation), action)
             except BaseException as raised:
                 if not course.goes_on(raised):
                     raise

@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Literal, get_args
 
-from ticketlock import LockState
-from ticketlock.locks import MAX_HOLDERS, Holder, LockItem, Row, first_in_line
+from ticketlock.locks import MAX_HOLDERS, Holder, LockItem, LockState, Row, first_in_line
 
-HolderWord = Literal["renewing", "granted", "silent", "expired"]
+HolderWord = Literal["renewing", "granted", "suspended", "silent", "expired"]
 Word = Literal[HolderWord, "limited", "closed", "free", "newer format", "?"]
 Tone = Literal["good", "late", "bad", "shut", "open", "plain"]
 """The colour of a state: ``shut`` of what an operator has set, ``plain`` of what the table does not tell."""
@@ -62,12 +61,16 @@ def verdict_on(holder: Holder, now_ms: int) -> TimedVerdict:
     holder is ``renewing``; if it has not renewed at all yet, ``granted``. After that it is ``silent`` until its lease
     ends, and then ``expired``.
 
+    A durable execution of Lambda is ``suspended`` while nothing of it runs; its lease lasts as long.
+
     A silent holder has crashed, is paused, cannot reach the table, or has no heartbeat (``ticketlock acquire``): the
     table does not say which.
     """
     if now_ms >= holder.lease_until_ms:
         return TimedVerdict("expired", now_ms - holder.lease_until_ms)
     silent_ms = max(0, now_ms - holder.renewed_ms)
+    if holder.suspended:
+        return TimedVerdict("suspended", silent_ms)
     if silent_ms > holder.lease_ms / 2 + _A_REQUEST_TAKES_MS:
         return TimedVerdict("silent", silent_ms)
     has_renewed = holder.renewed_ms > holder.since_ms + _SAME_MOMENT_MS
@@ -78,6 +81,8 @@ def tone_of(holder: Holder, verdict: TimedVerdict) -> Tone:
     """The colour of a holder: good only if the table shows that it lives, or has had no time to show it."""
     if verdict.word in ("expired", "silent"):
         return "bad" if verdict.word == "expired" else "late"
+    if verdict.word == "suspended":
+        return "plain"
     # A holder of hours may have crashed at once.
     return "plain" if verdict.word == "granted" and holder.lease_ms >= _LONG_LEASE_MS else "good"
 
@@ -249,6 +254,8 @@ def _of_the_holder(item: LockItem, holder: Holder, verdict: TimedVerdict, now_ms
         return NextStep.CLOSED
     if verdict.word == "silent":
         return NextStep.WAIT_OUT
+    if verdict.word == "suspended":
+        return NextStep.WAIT
     held_ms = now_ms - holder.since_ms
     if verdict.word == "granted" and holder.lease_ms >= _LONG_LEASE_MS and held_ms >= (item.mean_hold_ms or 0):
         return NextStep.ASK

@@ -2,7 +2,7 @@
 
 from xml.etree.ElementTree import Element, tostring
 
-from ticketlock.cli._wording import plain
+from ticketlock.report._wording import plain
 
 
 def element(tag: str, *inside: Element | str | None, **attributes: str | None) -> Element:
@@ -35,6 +35,6 @@ def style_sheet(css: str) -> Element:
     return made
 
 
-def document(root: Element) -> str:
-    """A whole document."""
-    return f"<!doctype html>\n{tostring(root, encoding='unicode', method='html')}\n"
+def markup(root: Element) -> str:
+    """An element as text."""
+    return tostring(root, encoding="unicode", method="html")

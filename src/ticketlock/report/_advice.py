@@ -1,20 +1,20 @@
-"""What an operator should do next about a lock or a unit, or expect of it: a sentence, and the command to type."""
+"""What an operator should do next about a lock, or expect of it: a sentence, and the command to type."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
-from ticketlock import LockName, LockState
-from ticketlock.cli._units_reports import ListedUnit, UnitWord, items_told, state_of
-from ticketlock.cli._verdicts import NextStep, Tone, judge, taken_by_then_ms
-from ticketlock.cli._wording import permits_of, plain, short_owner, span, typed
-from ticketlock.locks import DEFAULT_NAMESPACE, Row, ended_by_unsetting, follows_deployments, live_rows
-
-_SWEPT_BY_THEN_S = 1_800
-"""By then sweeps have ended and closed a unit."""
-
-UnitStep = Literal["nothing", "wait", "units settle", "see sweeper", "no permission"]
+from ticketlock.locks import (
+    DEFAULT_NAMESPACE,
+    LockName,
+    LockState,
+    Row,
+    ended_by_unsetting,
+    follows_deployments,
+    live_rows,
+)
+from ticketlock.report._verdicts import NextStep, judge, taken_by_then_ms
+from ticketlock.report._wording import permits_of, plain, short_owner, span, typed
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +86,11 @@ def advice_on(lock: LockName, found: LockState | None) -> Advice | None:
     if judged.next is NextStep.LIMITED and item is not None:
         more = f"more than {item.permits} may hold it at once"
         return _advice_on_limit(lock, found, more, "unset the limit")
+    if judged.verdict.word == "suspended":
+        return Advice(
+            "the holder is a durable execution that waits: the lock is free once it has gone on and ended its work; if "
+            "it never will, stop it, and the clean-up frees the lock"
+        )
     return Advice("wait until the holder's work is done")
 
 
@@ -151,68 +156,3 @@ def command(verb: str, lock: LockName, *arguments: str, options: str = "") -> st
 def _told(text: str) -> str:
     """A text of another user, within a sentence whose code stands between backticks."""
     return plain(text).replace("`", "'")
-
-
-def unit_step(listed: ListedUnit) -> UnitStep:
-    """What to expect of a unit, or to do about it, in a few words."""
-    unit, state = listed.unit, state_of(listed.unit)
-    if state == "expired":
-        return "units settle" if -(unit.lease_ends_in_s or 0) < _SWEPT_BY_THEN_S else "see sweeper"
-    if listed.unfinished:
-        return "units settle"
-    if state in ("committed", "rolled back") and (unit.ended_for_s or 0) > _SWEPT_BY_THEN_S:
-        return "see sweeper"
-    if listed.uncertain is not None:
-        return "units settle" if listed.uncertain == "unread" else "no permission"
-    return "wait" if state == "pending" else "nothing"
-
-
-def needs_you(listed: ListedUnit) -> bool:
-    """Whether a unit waits for an operator, and neither for its process nor for a sweep to come."""
-    return unit_step(listed) not in ("nothing", "wait", "no permission")
-
-
-def tone_of_unit(listed: ListedUnit) -> Tone:
-    """The colour of a unit's state: what needs an operator is never good."""
-    state = state_of(listed.unit)
-    if state == "expired":
-        return "bad"
-    if needs_you(listed):
-        return "late"
-    if state == "committed":
-        return "plain" if listed.uncertain else "good"
-    tones: dict[UnitWord, Tone] = {"saved": "open", "rolled back": "shut", "closed": "shut"}
-    return tones.get(state, "plain")
-
-
-def advice_on_unit(listed: ListedUnit) -> Advice | None:
-    """What to do about a unit; None for nothing."""
-    step, unit = unit_step(listed), listed.unit
-    if step == "nothing":
-        return None
-    if step == "wait":
-        return Advice("wait for its process, or for the end of its lease")
-    if step == "no permission":
-        return Advice(
-            "your role may not read all of its items, so no one knows here whether they are finished: it needs "
-            "`dynamodb:BatchGetItem` on their tables"
-        )
-    if step == "see sweeper":
-        text = "no sweep has ended it in half an hour: read the log of the sweeper; to end this unit alone"
-    elif listed.unfinished:
-        verb = "is" if listed.unfinished == 1 else "are"
-        text = (
-            f"{items_told(listed.unfinished)} {verb} not finished: its process has crashed, or DynamoDB refuses a new "
-            "value; to finish it at once, or to be told what is refused"
-        )
-    elif listed.uncertain is not None:
-        text = (
-            "not all of its items were read, so some may not be finished: its process has crashed, or DynamoDB refuses "
-            "a new value; to finish them, or to be told what is refused"
-        )
-    else:
-        text = (
-            "its process has crashed, or was not resumed in time: the next unit that needs its items, or the next "
-            "sweep, rolls it back; to do it at once"
-        )
-    return Advice(text, f"ticketlock units settle {unit.unit}")

@@ -1,7 +1,8 @@
-"""Units that crashed processes have left, minutes ago."""
+"""Units that crashed processes have left, minutes ago, and units as a list shows them."""
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from kit.crashes import crashes
@@ -9,9 +10,24 @@ from kit.units import VECTOR_INDEX, Books, Killed, Party
 
 from ticketlock.errors import CommittedUnfinished
 from ticketlock.testing import ManualClock, MemoryDynamoDB
+from ticketlock.units import OpenUnit, Outcome
 
 AGO_S = 300
 """Longer than a lease, and not so long that a unit is closed when it is settled."""
+PENDING = OpenUnit(
+    unit="01KAQBT0E4SA1M0SPPS3EJ8KYB",
+    state=Outcome.PENDING,
+    is_closed=False,
+    age_s=10.0,
+    lease_ends_in_s=50.0,
+    ended_for_s=None,
+    items=2,
+    rolled_back_by=None,
+    is_saved=False,
+    owner=None,
+)
+EXPIRED = replace(PENDING, lease_ends_in_s=-1.0)
+COMMITTED = replace(PENDING, state=Outcome.COMMITTED, lease_ends_in_s=None, ended_for_s=60.0)
 
 
 def _then(books: Books, ago_s: int) -> Books:

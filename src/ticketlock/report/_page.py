@@ -1,33 +1,36 @@
-"""The page of ``ticketlock report``: one reading of the tables as HTML that loads nothing and runs nothing.
+"""The page of ``ticketlock report``, and the same on a dashboard: one reading of the tables as HTML that loads nothing
+and runs nothing.
 
 Those who read the page did not choose its names: owners, entities and data are texts of other users.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Literal
 from xml.etree.ElementTree import Element
 
-import ticketlock
-from ticketlock.cli._advice import Advice, advice_on_unit, needs_you, tone_of_unit
-from ticketlock.cli._html import document, element, style_sheet
-from ticketlock.cli._reading import Line, TableReader, TableReading
-from ticketlock.cli._show import Listed, decisions
-from ticketlock.cli._units_reports import ListedUnit, items_told, state_of, unfinished_told
-from ticketlock.cli._verdicts import TimedVerdict, Tone, Word, left_ms, tone_of, verdict_on
-from ticketlock.cli._wording import lease, permits_and_who_set_them, short_owner, span
+from ticketlock._version import __version__
 from ticketlock.locks import DEFAULT_NAMESPACE, Holder, Row
+from ticketlock.report._advice import Advice
+from ticketlock.report._html import element, markup, style_sheet
+from ticketlock.report._reading import Listed, TableReader, TableReading
+from ticketlock.report._units import ListedUnit, items_told, state_of
+from ticketlock.report._verdicts import TimedVerdict, Tone, Word, left_ms, tone_of, verdict_on
+from ticketlock.report._wording import decisions, lease, permits_and_who_set_them, short_owner, span, with_options
 
 # Of more, the page says only how many there are.
 MOST_LOCKS = 50
+# Lambda returns 6 MB, and other users choose names: https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html
+MOST_ON_DASHBOARD = 20
 MOST_HOLDERS = 5
 MOST_WAITERS = 10
 MOST_UNITS = 50
 
-_STYLE_SHEET = Path(__file__).with_suffix(".css")
+_STYLE_SHEET = Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 _MINUTE_MS, _HOUR_MS, _DAY_MS = 60_000, 3_600_000, 86_400_000
@@ -52,6 +55,7 @@ _STUCK, _WAITED_FOR, _IDLE = "Stuck", "Others wait", "No one waits"
 _WORDS: Sequence[tuple[str, Tone, str]] = (
     ("renewing", "good", "the holder renews its lease: it is alive"),
     ("granted", "good", "the holder has not renewed its lease yet, and need not have"),
+    ("suspended", "plain", "the holder is a durable execution of Lambda that waits; nothing of it runs"),
     (
         "silent",
         "late",
@@ -122,19 +126,15 @@ class Scale:
         return element("div", element("span", shown), bar, class_="age")
 
 
-def page(reader: TableReader, place: str, reading: TableReading) -> str:
+def page(reader: TableReader, reading: TableReading, place: str, typed: Callable[[str], str]) -> str:
     """A reading as a page.
 
     Args:
         reader: what was asked for.
+        reading: the first ``MOST_LOCKS`` locks with their queues.
         place: the table's Region, and its endpoint if it is not that of AWS.
-        reading: the first ``MOST_LOCKS`` locks with their whole queues.
+        typed: makes of a command what is to be typed.
     """
-    locks, units = reading.shown_locks[:MOST_LOCKS], (reading.shown_units or [])[:MOST_UNITS]
-    table = reader.settings.table_name
-    ages_ms = [age for line in locks for age in _ages_ms(line.listed)] + [each.unit.age_s * 1_000 for each in units]
-    scale = Scale.up_to(max(ages_ms, default=0))
-    stuck = sum(line.judged.is_stuck for line in reading.locks)
     head = element(
         "head",
         element("meta", charset="utf-8"),
@@ -142,22 +142,53 @@ def page(reader: TableReader, place: str, reading: TableReading) -> str:
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("meta", name="robots", content="noindex"),
         element("link", rel="icon", href="data:,"),
-        element("title", f"{stuck:,} stuck: locks of {table}"),
-        style_sheet(_STYLE_SHEET.read_text(encoding="utf-8")),
+        element("title", f"{_stuck(reading):,} stuck: locks of {reader.name}"),
+        style_sheet(_STYLE_SHEET),
     )
+    main = _main(reader, reading, place, typed, MOST_LOCKS)
+    body = element("body", main, class_="ticketlock")
+    return f"<!doctype html>\n{markup(element('html', head, body, lang='en'))}\n"
+
+
+def widget(reader: TableReader, reading: TableReading, region: str, *, dark: bool) -> str:
+    """The same for a dashboard of CloudWatch, dark or not, in the table's Region; turns the dashboard's styles off."""
+    typed = partial(with_options, given={"table": reader.name, "units_table": reader.units_name, "region": region})
+    main = _main(reader, reading, region, typed, MOST_ON_DASHBOARD)
+    kind, scheme = "ticketlock cwdb-no-default-styles", f"color-scheme: {'dark' if dark else 'light'}"
+    # The style sheet is not the first element: who cleans HTML may take it for a part of the head, and drop it.
+    return markup(element("div", main, style_sheet(_STYLE_SHEET), class_=kind, style=scheme))
+
+
+def _main(
+    reader: TableReader, reading: TableReading, place: str, typed: Callable[[str], str], most_locks: int
+) -> Element:
+    locks, units = reading.shown_locks[:most_locks], (reading.shown_units or [])[:MOST_UNITS]
+    ages_ms = [age for each in locks for age in _ages_ms(each)] + [each.unit.age_s * 1_000 for each in units]
+    scale, is_of_locks = Scale.up_to(max(ages_ms, default=0)), reader.table is not None
     main = element(
         "main",
-        element("h1", "Locks in the table ", element("bdi", table)),
+        element("h1", f"{'Locks' if is_of_locks else 'Open units'} in the table ", element("bdi", reader.name)),
         element("p", *_when_and_what(reader, place, reading), class_="faint"),
-        element("dl", *_counts(reading, stuck), class_="counts"),
-        *_of_locks(reading, scale),
+        *_unread(reading, "ticketlock report -o report.html" if is_of_locks else "ticketlock units ls"),
+        element("dl", *_counts(reading, is_of_locks=is_of_locks), class_="counts"),
+        *(_of_locks(reading, scale, most_locks) if is_of_locks else ()),
         *_of_units(reader, reading, scale),
-        _footer(),
+        _footer(is_of_locks=is_of_locks),
         style=scale.lines(),
     )
     for code in main.iter("code"):
-        code.text = reader.settings.command(code.text or "", anywhere=True)
-    return document(element("html", head, element("body", main), lang="en"))
+        code.text = typed(code.text or "")
+    return main
+
+
+def _unread(reading: TableReading, command: str) -> Iterator[Element]:
+    if reading.unread:
+        shown = f"This is not all: {'; '.join(reading.unread)}. The whole: "
+        yield element("p", shown, element("code", command), class_="card unread")
+
+
+def _stuck(reading: TableReading) -> int:
+    return sum(each.judged.is_stuck for each in reading.locks)
 
 
 def _ages_ms(listed: Listed) -> Iterator[float]:
@@ -181,16 +212,17 @@ def _when_and_what(reader: TableReader, place: str, reading: TableReading) -> It
         yield f"; only {', '.join(only)}"
 
 
-def _counts(reading: TableReading, stuck: int) -> Iterator[Element]:
-    yield _count("stuck", stuck, is_alarm=stuck > 0)
-    yield _count("busy", len(reading.locks))
-    yield _count("waiting", sum(line.listed.waiting for line in reading.locks))
-    waited_ms = [line.listed.now_ms - line.listed.first.created_at_ms for line in reading.locks if line.listed.first]
-    yield _count("longest wait", span(max(waited_ms)) if waited_ms else "none")
+def _counts(reading: TableReading, *, is_of_locks: bool) -> Iterator[Element]:
+    if is_of_locks:
+        yield _count("stuck", _stuck(reading), is_alarm=_stuck(reading) > 0)
+        yield _count("busy", len(reading.locks))
+        yield _count("waiting", sum(each.waiting for each in reading.locks))
+        waited_ms = [each.now_ms - each.first.created_at_ms for each in reading.locks if each.first]
+        yield _count("longest wait", span(max(waited_ms)) if waited_ms else "none")
     if reading.units is not None:
         states = [state_of(each.unit) for each in reading.units]
         each = ", ".join(f"{states.count(state):,} {state}" for state in dict.fromkeys(states))
-        is_alarm = any(map(needs_you, reading.units))
+        is_alarm = any(each.needs_you for each in reading.units)
         yield _count(f"open units{each and ': '}{each}", len(states), is_alarm=is_alarm, is_wide=True)
     if reading.strange:
         yield _count("rows of no unit in the units table", reading.strange, is_alarm=True)
@@ -202,38 +234,38 @@ def _count(what: str, number: int | str, *, is_alarm: bool = False, is_wide: boo
     return element("div", element("dt", what), element("dd", shown), class_=kinds)
 
 
-def _of_locks(reading: TableReading, scale: Scale) -> Iterator[Element]:
+def _of_locks(reading: TableReading, scale: Scale, most: int) -> Iterator[Element]:
     locks = reading.shown_locks
     if not locks:
         yield element("h2", "Locks")
         yield element("p", "No lock is stuck." if reading.locks else "No lock is busy.", class_="card")
-    groups: dict[str, list[Line]] = {}
-    for line in locks[:MOST_LOCKS]:
-        is_waited_for = line.listed.first is not None or line.listed.front is None
-        title = _STUCK if line.judged.is_stuck else _WAITED_FOR if is_waited_for else _IDLE
-        groups.setdefault(title, []).append(line)
-    for title, lines in groups.items():
+    groups: dict[str, list[Listed]] = {}
+    for listed in locks[:most]:
+        is_waited_for = listed.first is not None or listed.front is None
+        title = _STUCK if listed.judged.is_stuck else _WAITED_FOR if is_waited_for else _IDLE
+        groups.setdefault(title, []).append(listed)
+    for title, group in groups.items():
         yield element("h2", title)
         if title == _IDLE:
             yield element(
-                "div", _table("Lock and holder", scale, [_idle(line, scale) for line in lines]), class_="card"
+                "div", _table("Lock and holder", scale, [_idle(each, scale) for each in group]), class_="card"
             )
         else:
-            yield from (_waited_for(line, scale) for line in lines)
-    yield from _more(len(locks) - MOST_LOCKS, "lock", "ticketlock ls --busy")
+            yield from (_waited_for(each, scale) for each in group)
+    yield from _more(len(locks) - most, "lock", "ticketlock ls --busy")
 
 
-def _waited_for(line: Line, scale: Scale) -> Element:
-    listed, name, is_stuck = line.listed, line.listed.lock.lock, line.judged.is_stuck
+def _waited_for(listed: Listed, scale: Scale) -> Element:
+    name, is_stuck = listed.lock.lock, listed.judged.is_stuck
     title = element("h3", element("bdi", name.entity), class_="clipped", title=name.entity)
-    head = element("header", title, *_namespace_and_state(line))
+    head = element("header", title, *_namespace_and_state(listed))
     parts = [head, *_next(listed.advice), *_people(listed, scale), *_facts(listed)]
     return element("article", *parts, class_="card stuck" if is_stuck else "card")
 
 
-def _idle(line: Line, scale: Scale) -> Element:
-    listed, name = line.listed, line.listed.lock.lock
-    title = [element("bdi", name.entity, class_="clipped", title=name.entity), *_namespace_and_state(line)]
+def _idle(listed: Listed, scale: Scale) -> Element:
+    name = listed.lock.lock
+    title = [element("bdi", name.entity, class_="clipped", title=name.entity), *_namespace_and_state(listed)]
     rows = _holders(listed, scale)
     under = [*_next(listed.advice)]
     if crashed := len(listed.front.rows) if listed.front is not None else 0:
@@ -243,12 +275,12 @@ def _idle(line: Line, scale: Scale) -> Element:
     return _group(element("header", *title), rows)
 
 
-def _namespace_and_state(line: Line) -> Iterator[Element]:
-    namespace, word = line.listed.lock.lock.namespace, line.judged.verdict.word
+def _namespace_and_state(listed: Listed) -> Iterator[Element]:
+    namespace, word = listed.lock.lock.namespace, listed.judged.verdict.word
     if namespace != DEFAULT_NAMESPACE:
         yield element("span", "in ", element("bdi", namespace), class_="faint")
-    yield _chip(line.judged.tone, _in_words(line.judged.verdict))
-    if line.listed.lock.permits == 0 and word != "closed":
+    yield _chip(listed.judged.tone, _in_words(listed.judged.verdict))
+    if listed.lock.permits == 0 and word != "closed":
         yield _chip("shut", "closed")
 
 
@@ -283,8 +315,9 @@ def _people(listed: Listed, scale: Scale) -> Iterator[Element]:
         groups.append(_group("Holders" if len(holders) > 1 else "Holder", holders))
     waiters = [row for row in listed.front.rows if row.ticket >= first.ticket]
     rows = [_waiter(place, row, listed.now_ms, scale) for place, row in enumerate(waiters[:MOST_WAITERS], 1)]
-    rows += _more_rows(len(waiters) - MOST_WAITERS, "waiter")
-    yield _table("Name", scale, [*groups, _group(f"In line: {len(waiters):,}", rows)])
+    number = len(waiters) if listed.is_whole else max(len(waiters), listed.waiting)
+    rows += _more_rows(number - min(len(waiters), MOST_WAITERS), "waiter")
+    yield _table("Name", scale, [*groups, _group(f"In line: {number:,}", rows)])
 
 
 def _table(what: str, scale: Scale, groups: Sequence[Element]) -> Element:
@@ -321,7 +354,7 @@ def _holders(listed: Listed, scale: Scale) -> list[Element]:
     found = () if listed.front is None or listed.front.item is None else listed.front.item.holders
     by_lease = sorted(found, key=lambda holder: holder.lease_until_ms)[:MOST_HOLDERS]
     # The word of a single holder is that of the lock, usually.
-    said = listed.judged().verdict.word if len(found) == 1 else None
+    said = listed.judged.verdict.word if len(found) == 1 else None
     rows = [_holder(each, listed.now_ms, scale, said=said) for each in by_lease]
     return rows + _more_rows(len(found) - MOST_HOLDERS, "holder")
 
@@ -384,7 +417,8 @@ def _of_units(reader: TableReader, reading: TableReading, scale: Scale) -> Itera
     units = reading.shown_units
     if units is None:
         return
-    yield element("h2", "Open units in the table ", element("bdi", reader.settings.units_table_name))
+    if reader.table is not None:
+        yield element("h2", "Open units in the table ", element("bdi", reader.units_name))
     if not units:
         yield element("p", "No unit needs you." if reading.units else "No unit is open.", class_="card")
         return
@@ -396,30 +430,31 @@ def _of_units(reader: TableReader, reading: TableReading, scale: Scale) -> Itera
 def _unit(listed: ListedUnit, scale: Scale) -> Iterator[Element]:
     unit = listed.unit
     state, ends_in_s = state_of(unit), unit.lease_ends_in_s
-    items = items_told(unit.items) + ("" if state != "committed" else f", {unfinished_told(listed)} unfinished")
+    items = items_told(unit.items) + ("" if state != "committed" else f", {listed.unfinished_told} unfinished")
     by = f"rolled back by {unit.rolled_back_by}" if unit.rolled_back_by else ""
     notes = _notes(items, f"of {short_owner(unit.owner)}" if unit.owner else "", by)
     shown = "-" if ends_in_s is None else lease(round(ends_in_s * 1_000))
     yield element(
         "tr",
-        element("td", element("code", unit.unit), " ", _chip(tone_of_unit(listed), state), *notes),
-        element("td", scale.age(unit.age_s * 1_000, "open", tone_of_unit(listed))),
+        element("td", element("code", unit.unit), " ", _chip(listed.tone, state), *notes),
+        element("td", scale.age(unit.age_s * 1_000, "open", listed.tone)),
         element("td", shown),
     )
-    if (advice := advice_on_unit(listed)) is not None:
+    if (advice := listed.advice) is not None:
         yield element("tr", element("td", *_next(advice), colspan="3"), class_="under")
 
 
-def _footer() -> Element:
+def _footer(*, is_of_locks: bool) -> Element:
     words = (part for word, tone, shown in _WORDS for part in (element("dt", _chip(tone, word)), element("dd", shown)))
+    stuck = "A lock is stuck if someone waits for it, and not just for a holder at work. " if is_of_locks else ""
     return element(
         "footer",
         element(
             "p",
-            "A lock is stuck if someone waits for it, and not just for a holder at work. Ages and leases are those of "
-            "the moment of the reading, by the table's time; the scale of the bars is logarithmic.",
+            f"{stuck}Ages and leases are those of the moment of the reading, by the table's time; the scale of the "
+            "bars is logarithmic.",
         ),
-        element("dl", *words),
+        element("dl", *words) if is_of_locks else None,
         element("p", "The commands need credentials of the table's account."),
-        element("p", f"ticketlock {ticketlock.__version__}"),
+        element("p", f"ticketlock {__version__}"),
     )
