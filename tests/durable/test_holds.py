@@ -6,11 +6,11 @@ from contextlib import ExitStack
 from datetime import timedelta
 from decimal import Decimal
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import boto3
 import pytest
-from aws_durable_execution_sdk_python import DurableContext
+from aws_durable_execution_sdk_python import DurableContext, durable_step
 from aws_durable_execution_sdk_python.config import (
     CallbackConfig,
     CompletionConfig,
@@ -33,7 +33,7 @@ from ticketlock import (
     TableRefused,
     client_config,
 )
-from ticketlock.durable import DurableLocks, LockedStep, _locks
+from ticketlock.durable import DurableLease, DurableLocks, LockedStep, _locks
 from ticketlock.durable._holding import DurableHolding
 from ticketlock.testing import Fault
 from ticketlock.units import Units
@@ -144,11 +144,15 @@ def test_operations_have_names_that_lambda_takes_for_any_entity(executions: Make
 def test_steps_have_names_that_lambda_takes_for_any_function(executions: Make) -> None:
     def prüfe(_: object) -> None: ...
 
+    @durable_step
+    def charge(_: object, order: int) -> None: ...
+
     def handler(world: Executions, _event: Any, context: DurableContext) -> None:
         with world.locks.hold(context, "order") as lease:
             lease.step(prüfe)
             lease.step(partial(prüfe))
             lease.within(name="the third").step(prüfe)
+            lease.step(charge(42))
             for name in ("№", "", "x" * 257):
                 with pytest.raises(InvalidLockRequest, match=r"^name"):
                     lease.within(name=name)
@@ -156,7 +160,31 @@ def test_steps_have_names_that_lambda_takes_for_any_function(executions: Make) -
     world = executions(handler)
     arn = world.start()
     world.result(arn)
-    assert [name for name, _ in world.operations(arn)][1:-1] == ["pr%C3%BCfe", "None", "the third"]
+    assert [name for name, _ in world.operations(arn)][1:-1] == ["pr%C3%BCfe", "None", "the third", "charge"]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda lease: lease.step(lambda _: "a receipt", name="charge"),
+        lambda lease: lease.step(lambda _: "a receipt", "charge", StepConfig()),
+        lambda lease: lease.step(lambda: "a receipt"),
+    ],
+)
+def test_a_step_that_each_try_would_call_in_vain_is_refused_before_it_is_recorded(
+    executions: Make, call: Callable[[DurableLease], object]
+) -> None:
+    def handler(world: Executions, _event: Any, context: DurableContext) -> None:
+        with (
+            world.locks.hold(context, "order") as lease,
+            pytest.raises(InvalidLockRequest, match=r"lease\.within\(name="),
+        ):
+            call(lease)
+
+    world = executions(handler)
+    arn = world.start()
+    world.result(arn)
+    assert [name for name, _ in world.operations(arn)] == ["lock order: take", "lock order: release"]
 
 
 def test_a_loss_while_suspended_is_recorded_and_raised_at_each_replay(executions: Make) -> None:
@@ -269,12 +297,16 @@ def test_a_branch_that_is_an_orphan_when_its_step_ends_frees_its_lock(executions
     assert not [name for name, _ in world.operations(arn) if name.endswith("release")]
 
 
-def test_an_execution_that_fails_since_its_code_has_changed_frees_its_lock(executions: Make) -> None:
+@pytest.mark.parametrize("where", ["a step", "the release"])
+def test_an_execution_that_fails_since_its_code_has_changed_frees_its_lock(executions: Make, where: str) -> None:
     def handler(world: Executions, _event: Any, context: DurableContext) -> None:
         with world.locks.hold(context, "order") as lease:
             context.wait(Duration.from_seconds(1))
-            lease.within(name=f"in invocation {len(world.order)}").step(works(world, "a body"))
-            context.wait(Duration.from_seconds(1))
+            is_later = bool(world.order)
+            if where == "a step" or not is_later:
+                lease.within(name=f"is later: {is_later}").step(works(world, "a body"))
+            if not is_later:
+                context.wait(Duration.from_seconds(1))
 
     world = executions(handler, lease=timedelta(days=1))
     assert world.error(world.start()).endswith("NonDeterministicExecutionError")
@@ -412,10 +444,17 @@ def test_a_lease_that_one_request_could_outlast_is_refused_before_anything_is_re
     assert world.operations(arn) == []
 
 
+def test_a_region_that_both_clients_lack_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AWS_DEFAULT_REGION")
+    with pytest.raises(InvalidLockRequest) as refused:
+        DurableLocks("locks")
+    assert (refused.value.field, str(refused.value).count("region_name")) == ("region_name", 1)
+
+
 def test_a_function_that_is_not_durable_is_told_so(executions: Make) -> None:
     world = executions(one_step)
     with pytest.raises(InvalidLockRequest, match="@durable_execution"):
-        world.locks.hold(object(), "order")
+        world.locks.hold(cast("DurableContext", object()), "order")
 
 
 @pytest.mark.parametrize("options", [{}, {"shared": True}, {"permits": 2}], ids=["alone", "shared", "permits"])

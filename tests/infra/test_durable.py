@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from aws_cdk import App, Duration, Environment, Stack
 from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_stepfunctions as sfn
 from kit.stacks import allowed, function
 from ticketlock_cdk import TicketLock
 
@@ -31,6 +32,8 @@ def attached(outdir: str, synthesise: Callable[[Stack], Any]) -> tuple[Any, Tick
     for each in functions:
         lock.attach_durable(each)
         lock.attach_durable(each)
+    passes = sfn.DefinitionBody.from_chainable(sfn.Pass(stack, "Pass"))
+    lock.attach(sfn.StateMachine(stack, "Books", definition_body=passes))
     return synthesise(stack), lock, functions
 
 
@@ -53,7 +56,9 @@ def test_a_durable_function_may_hold_locks_write_its_sessions_and_wake_workflows
     assert {f"dynamodb:{each}" for each in ("PutItem", "Query", "UpdateItem", "ConditionCheckItem")} <= may[
         f"<{found.id_of(lock.table)}>"
     ]
-    assert "states:SendTaskSuccess" in may[f"<{found.id_of(lock.state_machine)}>"]
+    attached_later = Stack.of(lock).node.find_child("Books")
+    for machine in (lock.state_machine, attached_later):
+        assert "states:SendTaskSuccess" in may[f"<{found.id_of(machine)}>"]
     of_sessions = [set(each["Action"]) for each in found.statements(one) if "Condition" not in each]
     assert {f"dynamodb:{each}" for each in ("ConditionCheckItem", "GetItem", "Query", "UpdateItem")} in of_sessions
 

@@ -369,6 +369,7 @@ class TicketLock(LockMetrics, Construct):
         self._roles.let_describe(place, executions_arn(Stack.of(self), machine.state_machine_arn), what)
         self._ended.watch(place, machine)
         self._machines = [*self._machines, machine]
+        self._let_durable_wake()
 
     def attach_durable(self, function: lambda_.Function) -> None:
         """Let your durable function hold locks with ``ticketlock.durable``, and clean up after its executions.
@@ -391,12 +392,16 @@ class TicketLock(LockMetrics, Construct):
         self._durable = [*self._durable, function]
         place, what = grants.beside(self, Stack.of(function)), f"function is {function.node.path}"
         self._roles.let_wake(place, function.function_arn, what)
+        self._let_durable_wake()
+        scope = Construct(place, f"Durable-{Names.node_unique_id(function.node)}")
+        self._ended.watch_durable(scope, function)
+
+    def _let_durable_wake(self) -> None:
+        """Grant each durable function what it needs of all that are attached by now."""
         near = [machine for machine in self._machines if Stack.of(machine) is Stack.of(self)]
         for each in self._durable:
             grantee = self._grantees.of(each, "Durable")
             grants.grant_durable(grantee, table=self.table, machines=near, functions=self._durable)
-        scope = Construct(place, f"Durable-{Names.node_unique_id(function.node)}")
-        self._ended.watch_durable(scope, function)
 
     def _let_steps(self, machine: sfn.StateMachine, continues: sfn.StateMachine, targets: Sequence[Target]) -> None:
         """Grant the functions their permissions on the lock's own state machines, and on its targets."""

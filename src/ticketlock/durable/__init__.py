@@ -14,6 +14,6 @@ AWS's SDK for durable functions.
 """
 
 from ticketlock.durable._lease import DurableLease, LockedStep, LockedSteps
-from ticketlock.durable._locks import DurableLocks
+from ticketlock.durable._locks import DurableHold, DurableLocks
 
-__all__ = ["DurableLease", "DurableLocks", "LockedStep", "LockedSteps"]
+__all__ = ["DurableHold", "DurableLease", "DurableLocks", "LockedStep", "LockedSteps"]

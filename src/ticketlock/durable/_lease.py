@@ -4,12 +4,21 @@ What an execution decides by must be the same at each replay: so the attributes 
 the table answers now is the result of an operation.
 """
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from ticketlock.durable._holding import DurableHolding
-from ticketlock.durable._sdk import StepConfig, StepContext, as_shown, check_context, check_name, with_outcome
+from ticketlock.durable._sdk import (
+    DurableContext,
+    StepConfig,
+    StepContext,
+    as_shown,
+    check_context,
+    check_name,
+    with_outcome,
+)
 from ticketlock.errors import InvalidLockRequest, LockLost
 from ticketlock.locks import Claim, Fence, LockName, Session
 from ticketlock.units import unit_name
@@ -86,12 +95,13 @@ class DurableLease:
         self.within(name=f"{self._name}: check").step(_nothing)
 
     def within(
-        self, context: Any = None, *, name: str | None = None, config: StepConfig | None = None
+        self, context: DurableContext | None = None, *, name: str | None = None, config: StepConfig | None = None
     ) -> "LockedSteps":
         """The same lock for steps with other settings.
 
         Args:
-            context: of the branch, or child, that runs the steps; the SDK requires it there. None for that of ``hold``.
+            context: of the branch, or child, in which the steps are called: a replay fails otherwise, or mixes results
+                up. None for that of ``hold``.
             name: of the operation, in printable ASCII, up to 256 characters; None for the function's own.
             config: retries, semantics and serialisation of a step, as of the SDK.
 
@@ -130,6 +140,7 @@ class LockedSteps:
         """As ``DurableLease.step``, with these settings."""
         if not callable(func):
             raise InvalidLockRequest("func", repr(func), "a function whose first argument is the LockedStep")
+        _check_call(func, args, kwargs)
 
         def body(step: StepContext) -> dict[str, Any]:
             with self._holding.body() as why_lost:
@@ -139,12 +150,38 @@ class LockedSteps:
                 locked = LockedStep(**of_the_sdk, fence=self._fence, remaining=self._holding.remaining_s)
                 return {"done": func(locked, *args, **kwargs)}
 
-        name = self._name if self._name is not None else as_shown(getattr(func, "__name__", "")) or None
+        name = self._name if self._name is not None else _name_of(func)
         found = self._context.step(body, name=name, config=with_outcome(self._config))
         if "lost" in found:
             raise LockLost(found["lost"])
         done: T = found["done"]
         return done
+
+
+def _name_of(func: Callable[..., object]) -> str | None:
+    """The name that the SDK would show: of what ``durable_step`` has made, that of the function in it."""
+    return as_shown(getattr(func, "_original_name", getattr(func, "__name__", ""))) or None
+
+
+def _check_call(func: Callable[..., object], args: Sequence[object], kwargs: Mapping[str, object]) -> None:
+    """Refuse a call that each try of the step would fail with.
+
+    Raises:
+        InvalidLockRequest: the function does not take these arguments after the ``LockedStep``.
+    """
+    try:
+        signature = inspect.signature(func)
+    except (TypeError, ValueError):
+        # Some that are written in C tell none.
+        return
+    try:
+        signature.bind(None, *args, **kwargs)
+    except TypeError as error:
+        allowed = (
+            f"a function that takes the LockedStep and then the other arguments ({error}); a name and a configuration "
+            "of the operation go to lease.within(name=..., config=...)"
+        )
+        raise InvalidLockRequest("func", f"{_name_of(func) or repr(func)}{signature}", allowed) from None
 
 
 def _nothing(_: LockedStep) -> None:

@@ -28,6 +28,7 @@ from ticketlock.durable._sdk import (
     OURS,
     CallbackConfig,
     CallbackError,
+    DurableContext,
     Duration,
     ExecutionError,
     InvocationError,
@@ -138,7 +139,7 @@ class DurableLocks:
 
     def hold(
         self,
-        context: Any,
+        context: DurableContext,
         entity: AnyName,
         *,
         namespace: str | None = None,
@@ -261,7 +262,12 @@ class DurableHold:
             # The invocation is torn down, and the next one comes back into the block.
             return
         else:
-            outcome = self._operation(f"{self._name}: release", holding.release)
+            try:
+                outcome = self._operation(f"{self._name}: release", holding.release)
+            except (OrphanedChildException, ExecutionError):
+                # It meets what another version of the code has recorded there.
+                holding.release_at_once()
+                raise
             if "lost" in outcome and error is None:
                 raise LockLost(outcome["lost"])
 

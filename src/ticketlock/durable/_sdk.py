@@ -29,7 +29,7 @@ try:
     )
     from aws_durable_execution_sdk_python.retries import RetryDecision
     from aws_durable_execution_sdk_python.serdes import ExtendedTypeSerDes, JsonSerDes, SerDes, SerDesContext
-    from aws_durable_execution_sdk_python.types import StepContext
+    from aws_durable_execution_sdk_python.types import DurableContext, StepContext
 except ImportError as error:
     raise ImportError(f"ticketlock.durable needs {_NEEDED}: {error}") from error
 
@@ -39,6 +39,7 @@ if int(_version.partition(".")[0]) < 3:
 __all__ = [
     "CallbackConfig",
     "CallbackError",
+    "DurableContext",
     "Duration",
     "ExecutionError",
     "InvocationError",
