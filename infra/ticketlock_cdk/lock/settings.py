@@ -27,7 +27,7 @@ class HandOver(StrEnum):
     """How a waiter learns that its turn may have come.
 
     Attributes:
-        CALLBACK: the process that frees the lock wakes it; it also polls by itself after half a lease.
+        CALLBACK: the process that frees the lock wakes it; it also polls by itself, rarely if it is far behind.
         POLL: it polls at intervals.
     """
 
