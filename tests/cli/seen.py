@@ -1,11 +1,16 @@
-"""What tests see: of a lock in the table, of a command that is refused, and of a report on 80 columns."""
+"""What tests see: of a lock in the table, of a command in their process, of a refusal, of a report on 80 columns."""
 
-from io import StringIO
+import os
+import sys
+from collections.abc import Mapping
+from io import BytesIO, StringIO, TextIOWrapper
+from unittest.mock import patch
 
 from kit.command import Ended
 from rich.console import Console, RenderableType
 
 from ticketlock import LockClient
+from ticketlock.cli import _commands
 
 WRONG_WORDS = 2
 """The exit code of a command whose usage is shown."""
@@ -23,6 +28,17 @@ def held(locks: LockClient, entity: str) -> int:
 
 def waiters(locks: LockClient, entity: str) -> int:
     return len(locks.inspect(entity).rows)
+
+
+def run_here(environment: Mapping[str, str], *arguments: str, text: str = "") -> Ended:
+    """Run the command in this process: without signals and a terminal it does the same, at once."""
+    typed, *told = (TextIOWrapper(BytesIO(each), "utf-8") for each in (text.encode(), b"", b""))
+    streams = dict(zip(("stdin", "stdout", "stderr"), (typed, *told), strict=True))
+    with patch.dict(os.environ, environment), patch.multiple(sys, argv=["ticketlock", *arguments], **streams):
+        code = _commands.run()
+    for each in told:
+        each.seek(0)
+    return Ended(code, *(each.read() for each in told))
 
 
 def is_refused(ended: Ended, exit_code: int, told: str = "") -> None:

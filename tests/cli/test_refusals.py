@@ -6,7 +6,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from cli.seen import is_refused
+from cli.seen import is_refused, run_here
 from kit.command import Command, Ended
 
 from ticketlock import LockClient, __version__
@@ -34,13 +34,13 @@ def is_one_line(ended: Ended, exit_code: int, told: str) -> None:
     ],
 )
 def test_a_table_that_cannot_be_used_is_reported_in_one_line(
-    command: Command, request: pytest.FixtureRequest, words: str, exit_code: int, text: str
+    environment: dict[str, str], request: pytest.FixtureRequest, words: str, exit_code: int, text: str
 ) -> None:
     for service in ("nobody", "throttling", "denying"):
         if service.upper() in words:
             url = request.getfixturevalue(service)
             words, text = words.replace(service.upper(), url), text.replace(service.upper(), url)
-    is_one_line(command.run(*words.split()), exit_code, text)
+    is_one_line(run_here(environment, *words.split()), exit_code, text)
 
 
 def test_missing_credentials_and_a_missing_region_are_reported_in_one_line(command: Command) -> None:
@@ -86,9 +86,9 @@ def test_missing_credentials_and_a_missing_region_are_reported_in_one_line(comma
     ],
 )
 def test_an_error_is_one_line_that_begins_with_ticketlock_and_nothing_is_written(
-    command: Command, locks: LockClient, words: str, exit_code: int, told: str
+    environment: dict[str, str], locks: LockClient, words: str, exit_code: int, told: str
 ) -> None:
-    ended = command.run(*words.split(" "), text="")
+    ended = run_here(environment, *words.split(" "))
     is_refused(ended, exit_code, f"ticketlock: {told}")
     assert "Error:" not in ended.err
     assert [lock for lock in locks.list() if lock.lock.entity in ("true", "order-42")] == []

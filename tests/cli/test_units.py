@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from cli.seen import is_refused
-from kit.command import Command, Ended
+from cli.seen import is_refused, run_here
+from kit.command import Ended
 from kit.left_units import AGO_S, left, left_refused
 from kit.units import MARK, Books, Party, dumped
 
@@ -25,13 +25,13 @@ Ask = Callable[..., Ended]
 
 
 @pytest.fixture
-def ask(command: Command, memory: MemoryDynamoDB, books: Books) -> Iterator[Ask]:
+def ask(environment: dict[str, str], memory: MemoryDynamoDB, books: Books) -> Iterator[Ask]:
     """Runs one of the commands on these tables."""
     with serving(memory, port=0) as endpoint:
 
-        def run(*arguments: str, text: str | None = None, **more: str) -> Ended:
-            here = {"AWS_ENDPOINT_URL": endpoint, "TICKETLOCK_UNITS_TABLE": books.tables["units"]}
-            return command.run("units", *arguments, text=text, **here | more)
+        def run(*arguments: str, text: str = "", **more: str) -> Ended:
+            here = {**environment, "AWS_ENDPOINT_URL": endpoint, "TICKETLOCK_UNITS_TABLE": books.tables["units"]}
+            return run_here(here | more, "units", *arguments, text=text)
 
         yield run
 
