@@ -22,7 +22,6 @@ from ticketlock.workflow._failures import execution_arn, work_name
 POLL_S = 1
 LEASE_S = 60
 """The construct's default."""
-SHORT_LEASE_S = 10
 
 NOTHING = {"CleanedUpPlaces": 0, "CleanedUpHolds": 0, "HoldsLeftToLease": 0}
 """What the clean-up has done that has found nothing."""
@@ -62,9 +61,7 @@ class Cloud:
     """One deployed TicketLock.
 
     Attributes:
-        outputs: the stack's: TableName, StateMachineArn, ExampleTargetArn, ExampleFunctionArn; those of the stack
-            beside it also include ExampleSleeperArn.
-        wakes_waiters: whether its waiters are woken; they poll otherwise.
+        outputs: the stack's: TableName, StateMachineArn, ExampleTargetArn, ExampleFunctionArn.
         failing_function: the ARN of a target that always fails.
     """
 
@@ -74,12 +71,9 @@ class Cloud:
         self,
         endpoint: str,
         outputs: Mapping[str, str],
-        *,
-        wakes_waiters: bool = True,
         failing_function: str = "",
     ) -> None:
         self.endpoint = endpoint
-        self.wakes_waiters = wakes_waiters
         self._arguments = client_arguments(endpoint)
         self._clients: dict[str, Any] = {}
         self.outputs = outputs
@@ -157,11 +151,6 @@ class Cloud:
         """The log of a step's function, with Lambda's own lines."""
         return [event["message"] for event in self._events(self.functions[step])]
 
-    def slept_until_ms(self, owner: str) -> list[int]:
-        """When the sleeping function of an owner ended, milliseconds since the epoch; empty before."""
-        events = self._events(self.configuration(self.outputs["ExampleSleeperArn"]))
-        return [event["timestamp"] for event in events if owner in event["message"]]
-
     def _events(self, function: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         pages = self.client("logs").get_paginator("filter_log_events")
         group = function["LoggingConfig"]["LogGroup"]
@@ -227,11 +216,6 @@ class Cloud:
         """Start an execution whose work is the example function; returns its ARN."""
         task = {"functionArn": self.outputs["ExampleFunctionArn"], "input": {"seconds": seconds}}
         return self.start({"entity": entity, "task": task, **more})
-
-    def fall_asleep(self, entity: str, seconds: float) -> str:
-        """Start an execution whose work is a function that may sleep for longer than a lease; returns its ARN."""
-        task = {"functionArn": self.outputs["ExampleSleeperArn"], "input": {"seconds": seconds}}
-        return self.start({"entity": entity, "task": task})
 
     def ended(self, arn: str, patience_s: float = _LONGEST_RUN_S) -> Ended:
         """Wait for the end of an execution."""

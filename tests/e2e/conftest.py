@@ -4,7 +4,7 @@ import io
 import json
 import uuid
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -45,46 +45,22 @@ def cloud(guarded_emulator: Emulator) -> Cloud:
     """The ready-made stack: waiters are woken, and a lease lasts for 60 s."""
     endpoint = guarded_emulator.endpoint
     failing = _new_function(endpoint, "out-of-paint", _FAILS)
-    outputs = deploy(guarded_emulator, context=_context(failing))
+    shown = {"dashboard": "true", "dashboard_live": "true", "examples": "true"}
+    context = {"poll": str(POLL_S), "removal_policy": "destroy", "targets": failing, **shown}
+    outputs = deploy(guarded_emulator, context=context)
     allow_answers_on_everything(endpoint)
     _check_that_it_guards(endpoint, outputs["TableName"])
     return _warmed_up(Cloud(endpoint, outputs, failing_function=failing))
 
 
-@pytest.fixture
-def deploy_permits(guarded_emulator: Emulator, cloud: Cloud) -> Iterator[Callable[[int], None]]:
-    """Deploys the ready-made stack again, with another number of permits; at the end with its first one."""
-
-    def deployed(permits: int) -> None:
-        deploy(guarded_emulator, context=_context(cloud.failing_function) | {"permits": str(permits)})
-
-    yield deployed
-    deployed(1)
-
-
-def _context(failing: str) -> dict[str, str]:
-    shown = {"dashboard": "true", "dashboard_live": "true", "examples": "true"}
-    return {"poll": str(POLL_S), "removal_policy": "destroy", "targets": failing, **shown}
-
-
 @pytest.fixture(scope="session")
-def beside(guarded_emulator: Emulator) -> Mapping[str, Cloud]:
-    """The locks of the stack that is deployed beside the ready-made one, by name."""
+def polling(guarded_emulator: Emulator) -> Cloud:
+    """The lock of the stack that is deployed beside the ready-made one: waiters poll."""
     endpoint = guarded_emulator.endpoint
     outputs = deploy(guarded_emulator, app=_BESIDE, stack="TicketlockBeside")
     allow_answers_on_everything(endpoint)
-    clouds = {}
-    for name in ("Polling", "ShortLease"):
-        own = {key.removeprefix(name): value for key, value in outputs.items() if key.startswith((name, "Example"))}
-        _check_that_it_guards(endpoint, own["TableName"])
-        clouds[name] = Cloud(endpoint, own, wakes_waiters=name != "Polling")
-    return clouds
-
-
-@pytest.fixture(scope="session")
-def polling(beside: Mapping[str, Cloud]) -> Cloud:
-    """Waiters poll, and a lease lasts for 60 s."""
-    return _warmed_up(beside["Polling"])
+    _check_that_it_guards(endpoint, outputs["TableName"])
+    return _warmed_up(Cloud(endpoint, outputs))
 
 
 @pytest.fixture(scope="session")
@@ -115,19 +91,6 @@ def either(request: pytest.FixtureRequest) -> Cloud:
     """Both hand-overs, and both ways to deploy."""
     found: Cloud = request.getfixturevalue(request.param)
     return found
-
-
-@pytest.fixture(params=_WAYS[:2], ids=["woken", "polling"])
-def of_the_app(request: pytest.FixtureRequest) -> Cloud:
-    """Both hand-overs, with the example workflow as a target."""
-    found: Cloud = request.getfixturevalue(request.param)
-    return found
-
-
-@pytest.fixture(scope="session")
-def short_lease(beside: Mapping[str, Cloud]) -> Cloud:
-    """Waiters are woken, and a lease lasts for 10 s."""
-    return _warmed_up(beside["ShortLease"])
 
 
 def _warmed_up(cloud: Cloud) -> Cloud:

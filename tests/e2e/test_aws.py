@@ -84,21 +84,6 @@ def test_without_an_agreement_for_this_account_nothing_is_made(place: Emulator, 
     assert left(place) == []
 
 
-def test_a_run_that_is_interrupted_during_a_check_leaves_nothing(place: Emulator) -> None:
-    process = start(place, "--yes", "--account", _ACCOUNT, "--no-bursts")
-    assert process.stdout is not None
-    printed = ""
-    while "[1/" not in printed:
-        line = process.stdout.readline()
-        assert line, printed
-        printed += line
-    process.send_signal(signal.SIGTERM)
-    rest, _ = process.communicate()
-    assert process.returncode == 130, printed + rest
-    assert "Nothing that this run made is left." in rest
-    assert left(place) == []
-
-
 def test_a_run_that_is_interrupted_while_it_deploys_leaves_nothing(place: Emulator) -> None:
     process = start(place, "--yes", "--account", _ACCOUNT, "--no-bursts")
     deadline = time.monotonic() + _DEPLOYED_WITHIN_S
