@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from kit.engines import ON_ONE_ENGINE
 from kit.orders import every_order
 from kit.step_functions import Callback
 from kit.world import LEASE_MS, Process, Stepper, World, exclusion_held
@@ -21,9 +20,13 @@ from ticketlock.wire._requests import Steps
 
 pytestmark = pytest.mark.shows("liveness")
 
+# An order of requests is the same on every engine, and memory is fastest; single requests are asked of all.
+IN_MEMORY = pytest.mark.parametrize("engine", ["memory"], indirect=True)
+
 Steppers = Sequence[Stepper[Any]]
 
 
+@IN_MEMORY
 def test_no_wake_up_is_lost_in_every_order_of_an_arrival_and_a_release(world: World, processes: list[Process]) -> None:
     """From the first request on: the release may come before the ticket, between ticket and row, or later."""
 
@@ -54,7 +57,7 @@ def test_no_wake_up_is_lost_in_every_order_of_an_arrival_and_a_release(world: Wo
     assert woken > 0
 
 
-@ON_ONE_ENGINE
+@IN_MEMORY
 def test_no_wake_up_is_lost_in_every_order_of_two_parkings_and_a_release(
     world: World, processes: list[Process]
 ) -> None:
@@ -69,7 +72,7 @@ def test_no_wake_up_is_lost_in_every_order_of_two_parkings_and_a_release(
         assert isinstance(first.polls(), Grant), order
 
 
-@ON_ONE_ENGINE
+@IN_MEMORY
 def test_no_wake_up_is_lost_in_every_order_of_the_first_giving_up_the_second_parking_and_a_release(
     world: World, processes: list[Process]
 ) -> None:
@@ -94,7 +97,7 @@ def test_no_wake_up_is_lost_in_every_order_of_the_first_giving_up_the_second_par
     assert left > 0
 
 
-@ON_ONE_ENGINE
+@IN_MEMORY
 def test_in_every_order_of_two_releases_both_waiters_are_woken(world: World, processes: list[Process]) -> None:
     def start() -> tuple[Line, Steppers]:
         line = Line(world, processes, permits=2).held().held()
@@ -222,7 +225,7 @@ def test_a_row_that_ends_within_a_minute_stays_as_it_is(world: World, ends_in_ms
     assert (left_ms(line) != before) is is_shortened
 
 
-@ON_ONE_ENGINE
+@IN_MEMORY
 def test_in_every_order_of_a_release_and_the_next_park_a_waiter_keeps_its_place(
     world: World, processes: list[Process]
 ) -> None:
@@ -272,7 +275,7 @@ def test_a_late_copy_of_an_earlier_parking_does_not_take_the_place_of_a_newer_to
     assert line.service.answered == ["second park"]
 
 
-@ON_ONE_ENGINE
+@IN_MEMORY
 def test_in_every_order_of_a_parking_its_copy_and_the_next_one_the_newest_token_stays(
     world: World, processes: list[Process]
 ) -> None:

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from kit.engines import ON_ONE_ENGINE
 from kit.orders import every_order
 from kit.step_functions import Callback
 from kit.stopped import LATE_MS, Execution, gets_the_lock_when_the_lease_is_over
@@ -15,6 +14,9 @@ from ticketlock.workflow._clean_up import CleanedUp
 
 pytestmark = pytest.mark.shows("lost requests", "clean-up", "repeated steps")
 
+# An order of requests is the same on every engine, and memory is fastest; single requests are asked of all.
+IN_MEMORY = pytest.mark.parametrize("engine", ["memory"], indirect=True)
+
 Steppers = Sequence[Stepper[Any]]
 
 
@@ -24,7 +26,7 @@ def a_holder_and_a_waiter(world: World, processes: Sequence[Process], *, nested:
     return dead, successor
 
 
-@ON_ONE_ENGINE
+@IN_MEMORY
 @pytest.mark.parametrize("nested", [True, False], ids=["a nested execution", "a function"])
 def test_a_release_in_progress_and_the_clean_up_free_the_lock_once(
     world: World, processes: list[Process], nested: bool
@@ -45,7 +47,7 @@ def test_a_release_in_progress_and_the_clean_up_free_the_lock_once(
         assert exclusion_held(processes), order
 
 
-@ON_ONE_ENGINE
+@IN_MEMORY
 @pytest.mark.verify("many orders, each of many requests")
 @pytest.mark.parametrize("held_ms", [0, LEASE_MS // 2], ids=["a fresh lease", "a lease to renew"])
 def test_a_heartbeat_in_progress_does_not_revive_a_lock_that_the_clean_up_freed(
@@ -68,7 +70,7 @@ def test_a_heartbeat_in_progress_does_not_revive_a_lock_that_the_clean_up_freed(
         assert exclusion_held(processes), order
 
 
-@ON_ONE_ENGINE
+@IN_MEMORY
 @pytest.mark.parametrize("held_ms", [0, LEASE_MS // 2], ids=["a fresh lease", "a lease to renew"])
 def test_a_heartbeat_in_progress_keeps_the_lock_of_a_function_for_one_lease_at_most(
     world: World, processes: list[Process], held_ms: int
@@ -85,7 +87,7 @@ def test_a_heartbeat_in_progress_keeps_the_lock_of_a_function_for_one_lease_at_m
         assert exclusion_held(processes), order
 
 
-@ON_ONE_ENGINE
+@IN_MEMORY
 @pytest.mark.verify("many orders, each of many requests")
 @pytest.mark.parametrize("nested", [True, False], ids=["a nested execution", "a function"])
 def test_a_poll_in_progress_neither_blocks_the_lock_nor_holds_it_past_a_lease(
@@ -123,7 +125,7 @@ def test_a_poll_in_progress_neither_blocks_the_lock_nor_holds_it_past_a_lease(
     assert left > 0
 
 
-@ON_ONE_ENGINE
+@IN_MEMORY
 def test_two_deliveries_of_one_event_delete_the_rows_of_a_waiter_once(world: World, processes: list[Process]) -> None:
     bob = world.process()
 
@@ -143,7 +145,7 @@ def test_two_deliveries_of_one_event_delete_the_rows_of_a_waiter_once(world: Wor
         assert exclusion_held([*processes, bob]), order
 
 
-@ON_ONE_ENGINE
+@IN_MEMORY
 def test_two_deliveries_of_one_event_free_a_lock_once(world: World, processes: list[Process]) -> None:
     def start() -> tuple[tuple[Execution, Execution, list[Callback[CleanedUp]]], Steppers]:
         dead, successor = a_holder_and_a_waiter(world, processes, nested=True)
@@ -157,7 +159,7 @@ def test_two_deliveries_of_one_event_free_a_lock_once(world: World, processes: l
         assert exclusion_held(processes), order
 
 
-@ON_ONE_ENGINE
+@IN_MEMORY
 def test_a_successor_that_takes_the_lock_over_is_not_affected(world: World, processes: list[Process]) -> None:
     """The event is as late as the lease is long: the next one's poll and the clean-up meet."""
     stopped_at_ms = world.now_ms
@@ -177,7 +179,7 @@ def test_a_successor_that_takes_the_lock_over_is_not_affected(world: World, proc
         assert exclusion_held(processes), order
 
 
-@ON_ONE_ENGINE
+@IN_MEMORY
 @pytest.mark.verify("many orders, each of many requests")
 def test_a_beat_that_renews_a_release_and_the_clean_up_free_the_lock_once(
     world: World, processes: list[Process]
