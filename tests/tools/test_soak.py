@@ -8,8 +8,8 @@ import pytest
 from frame import Run
 from peers.sides import Stay
 from soak_clients import LIFE_S, WORKERS, Soaked, Turn, Used, judge_life, judge_waiters, waiters
-from soak_steps import QUICK_S, Soak, judge
 from soak_steps import Soaked as SoakedInSteps
+from soak_steps import judge
 from ticketlock_local.cloud.deploy import client_arguments
 from ticketlock_local.engines.emulator import Emulator
 from units_soak import soak
@@ -39,13 +39,6 @@ def test_an_overtaken_waiter_a_missing_one_a_token_and_a_row_that_is_left_are_fo
         "4 waiters: tokens rise from grant to grant",
         "4 waiters: only the lock item is left, and no holder",
     ]
-
-
-@pytest.mark.shows("liveness")
-def test_hand_overs_while_transactions_are_applied_item_by_item_leave_no_lock_idle_and_no_row() -> None:
-    run = Run()
-    judge(run, Soak(QUICK_S).run())
-    assert run.failed == []
 
 
 def test_a_lock_that_is_idle_for_a_lease_and_what_is_left_are_found() -> None:
