@@ -394,10 +394,13 @@ def refused_by_a_handler(does: str, makes: Makes, number: int) -> tuple[AtOpcode
 @IN_GENERATORS
 @PATIENT
 @pytest.mark.parametrize("does", ADDS)
-@pytest.mark.parametrize("error", [pytest.param("a loss", marks=MANY), "a condition"])
-@pytest.mark.parametrize("step", [pytest.param(7, marks=MANY), 61], ids=["more opcodes", "some opcodes"])
+@pytest.mark.parametrize(
+    ("step", "error"),
+    [(61, "a condition"), *(pytest.param(7, each, marks=MANY) for each in ("a condition", "a loss"))],
+    ids=["some opcodes", "more opcodes", "more opcodes, a loss"],
+)
 def test_a_call_that_raises_an_error_of_ours_that_a_signal_handler_has_raised_leaves_no_statement(
-    does: str, error: str, step: int
+    does: str, step: int, error: str
 ) -> None:
     for number in count(1, step):
         at, was_raised, balances = outcome(meanwhile(partial(refused_by_a_handler, does, OF_A_HANDLER[error], number)))
@@ -530,11 +533,12 @@ def test_an_error_that_a_log_handler_raises_after_the_decision_is_not_that_of_th
 
 @IN_GENERATORS
 @PATIENT
-@pytest.mark.parametrize(
-    "error", [each if each == "an interrupt" else pytest.param(each, marks=MANY) for each in OF_A_HANDLER]
-)
 @pytest.mark.parametrize("work", WORKS)
-@pytest.mark.parametrize("step", [pytest.param(61, marks=MANY), FEW_OPCODES], ids=["more opcodes", "some opcodes"])
+@pytest.mark.parametrize(
+    ("step", "error"),
+    [(FEW_OPCODES, "an interrupt"), *(pytest.param(61, each, marks=MANY) for each in OF_A_HANDLER)],
+    ids=["some opcodes", *(f"more opcodes, {each}" for each in OF_A_HANDLER)],
+)
 def test_an_exception_raised_anywhere_leaves_all_or_nothing_at_once_and_the_next_unit_commits(
     work: str, step: int, error: str
 ) -> None:
