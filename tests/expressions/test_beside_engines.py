@@ -12,11 +12,22 @@ from expressions.beside import DIFFERENCES, Answers, Beside, Differences, ours, 
 from expressions.written import conditions, items, projections, updates, written
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from kit.engines import Engine
+from kit.engines import Engine, engine_names, first_on
 
 pytestmark = pytest.mark.shows("DynamoDB's statements")
 
-EXAMPLES = [40, pytest.param(400, marks=pytest.mark.verify("a minute: forty of them are in `make test`"))]
+FEW, MANY = 40, 400
+LATER = pytest.mark.verify("a minute: forty of them are in `make test`")
+EXAMPLES = pytest.mark.parametrize("examples", [FEW, pytest.param(MANY, marks=LATER)])
+_ENGINES = first_on("memory", engine_names())
+ON_EACH_ENGINE = pytest.mark.parametrize(
+    ("engine", "examples"),
+    [
+        *((*each.values, FEW) for each in _ENGINES if not each.marks),
+        *(pytest.param(*each.values, MANY, marks=LATER) for each in _ENGINES),
+    ],
+    indirect=["engine"],
+)
 
 
 def compared(engine: Engine, strategy: Any, kind: str, examples: int) -> Counter[str]:
@@ -40,7 +51,7 @@ def compared(engine: Engine, strategy: Any, kind: str, examples: int) -> Counter
     return answers
 
 
-@pytest.mark.parametrize("examples", EXAMPLES)
+@EXAMPLES
 @pytest.mark.parametrize(
     ("kind", "strategy"),
     [("ConditionExpression", conditions), ("UpdateExpression", updates()), ("ProjectionExpression", projections)],
@@ -55,19 +66,19 @@ def test_each_attribute_may_be_written_as_a_name(kind: str, strategy: Any, examp
     each()
 
 
-@pytest.mark.parametrize("examples", EXAMPLES)
+@ON_EACH_ENGINE
 def test_a_condition_is_true_of_the_same_items(engine: Engine, examples: int) -> None:
     answers = compared(engine, conditions, "ConditionExpression", examples)
     assert min(answers["True"], answers["False"]) > examples / 20
 
 
-@pytest.mark.parametrize("examples", EXAMPLES)
+@ON_EACH_ENGINE
 def test_an_update_makes_the_same_of_an_item(engine: Engine, examples: int) -> None:
     answers = compared(engine, updates(), "UpdateExpression", examples)
     assert min(answers["item"], answers["Refused"]) > examples / 10
 
 
-@pytest.mark.parametrize("examples", EXAMPLES)
+@ON_EACH_ENGINE
 def test_a_projection_shows_the_same_of_an_item(engine: Engine, examples: int) -> None:
     answers = compared(engine, projections, "ProjectionExpression", examples)
     assert answers["item"] > examples / 4
