@@ -58,9 +58,14 @@ def proxy(the_proxy: Proxy) -> Iterator[Proxy]:
 
 
 @pytest.fixture(params=range(_FAULT_SEEDS))
-def random_faults(proxy: Proxy, request: pytest.FixtureRequest) -> None:
-    """Random faults, the same at each run of a test: the seed is the test's name."""
-    proxy.random_faults = RandomFaults(request.node.name)
+def seed(request: pytest.FixtureRequest) -> str:
+    """That of random faults, the same at each run of a test: its name."""
+    return str(request.node.name)
+
+
+@pytest.fixture
+def random_faults(proxy: Proxy, seed: str) -> None:
+    proxy.random_faults = RandomFaults(seed)
 
 
 @pytest.fixture(scope="session")
