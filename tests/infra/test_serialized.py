@@ -7,6 +7,7 @@ import subprocess
 import sys
 from functools import reduce
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aws_cdk import App, Aws, CfnParameter, Duration, Stack
@@ -14,6 +15,7 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk.assertions import Annotations, Match
+from constructs import Construct
 from kit.stacks import as_list, function, machine
 from ticketlock_cdk import HandOver, TicketLock
 from ticketlock_cdk.assets import source_folder
@@ -51,6 +53,19 @@ def found_of(stack, synthesise):
         return dict(states(synthesise(stack).definition(workflow)))
 
     return found
+
+
+@pytest.fixture(scope="module")
+def one_lock(outdir):
+    """One for all tests that only ask what is accepted: a lock takes most of their time."""
+    return TicketLock(Stack(App(outdir=outdir), "Test"), "Lock")
+
+
+@pytest.fixture
+def scope(one_lock):
+    """A place of its own beside that lock."""
+    stack = Stack.of(one_lock)
+    return Construct(stack, f"Beside{len(stack.node.children)}")
 
 
 def imported_function(scope):
@@ -199,26 +214,38 @@ def test_a_path_names_the_entity_and_each_entry_is_an_owner(of_each_kind):
         }
 
 
-@pytest.mark.parametrize(
-    ("arguments", "asked"),
-    [
-        ({}, {}),
-        ({"shared": False}, {}),
-        ({"shared": True}, {"shared": True}),
-        ({"permits": 3}, {"permits": 3}),
-        ({"record_wait": math.inf}, {"recordWaitSeconds": "Infinity"}),
-        ({"record_wait": "Infinity"}, {"recordWaitSeconds": "Infinity"}),
-        ({"record_wait": 1.5}, {"recordWaitSeconds": 1.5}),
-        ({"permits": "$.seats", "shared": "$.reads"}, {"permits.$": "$.seats", "shared.$": "$.reads"}),
-        ({"permits": sfn.JsonPath.number_at("$.seats")}, {"permits.$": "$.seats"}),
-    ],
-)
-def test_how_long_it_waits_and_with_whom_it_may_hold_is_asked_for(arguments, asked, found_of):
-    found = found_of(settings={"permits": 7}, **arguments)
-    request = found["Ship.Enter"]["Parameters"]["lock"]["request"]
-    assert request == {"entity.$": ENTITY, "namespace": "default", **asked}
-    # For a request without a value.
-    assert found["Ship.TakeTicket"]["Parameters"]["Payload"]["defaultPermits"] == 7
+# What is asked for in each entry, by the arguments.
+ASKED: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({}, {}),
+    ({"shared": False}, {}),
+    ({"shared": True}, {"shared": True}),
+    ({"permits": 3}, {"permits": 3}),
+    ({"record_wait": math.inf}, {"recordWaitSeconds": "Infinity"}),
+    ({"record_wait": "Infinity"}, {"recordWaitSeconds": "Infinity"}),
+    ({"record_wait": 1.5}, {"recordWaitSeconds": 1.5}),
+    ({"permits": "$.seats", "shared": "$.reads"}, {"permits.$": "$.seats", "shared.$": "$.reads"}),
+    ({"permits": sfn.JsonPath.number_at("$.seats")}, {"permits.$": "$.seats"}),
+]
+
+
+def in_a_row(lock, stack, given):
+    """Fragments with these arguments, one after the other in a machine: ``Ship0``, ``Ship1``, ..."""
+    fragments = [
+        lock.serialize(stack, f"Ship{number}", sfn.Pass(stack, f"Inspect{number}"), **{"entity": ENTITY, **arguments})
+        for number, arguments in enumerate(given)
+    ]
+    return fragments, attached(lock, stack, reduce(sfn.Chain.next, fragments[1:], sfn.Chain.start(fragments[0])))
+
+
+def test_how_long_it_waits_and_with_whom_it_may_hold_is_asked_for(stack, synthesise):
+    lock = TicketLock(stack, "Lock", permits=7)
+    _, workflow = in_a_row(lock, stack, [arguments for arguments, _ in ASKED])
+    found = dict(states(synthesise(stack).definition(workflow)))
+    for number, (arguments, asked) in enumerate(ASKED):
+        request = found[f"Ship{number}.Enter"]["Parameters"]["lock"]["request"]
+        assert (arguments, request) == (arguments, {"entity.$": ENTITY, "namespace": "default", **asked})
+        # For a request without a value.
+        assert found[f"Ship{number}.TakeTicket"]["Parameters"]["Payload"]["defaultPermits"] == 7
 
 
 def test_where_the_payload_gets_the_lock_may_be_a_path_of_the_cdk(found_of):
@@ -321,17 +348,16 @@ def test_one_state_assigns_of_the_fragments_output_and_has_that_output(stack, sy
         ({"outputs": "{% 1 %}"}, "outputs is '{% 1 %}', and the state is in JSONPath"),
     ],
 )
-def test_an_option_of_one_state_that_would_fail_after_the_work_is_refused(options, message, stack):
+def test_an_option_of_one_state_that_would_fail_after_the_work_is_refused(options, message, one_lock, scope):
     with pytest.raises(ValueError, match="allowed") as refused:
-        as_single_state(stack, **options)
+        as_single_state(one_lock, scope, **options)
     assert message in str(refused.value)
 
 
-def as_single_state(stack, entity=ENTITY, lock_path=None, **options):
-    lock = TicketLock(stack, "Lock")
-    fragment = lock.serialize(stack, "Ship", sfn.Pass(stack, "Inspect"), entity=entity, lock_path=lock_path)
+def as_single_state(lock, scope, entity=ENTITY, lock_path=None, **options):
+    fragment = lock.serialize(scope, "Ship", sfn.Pass(scope, "Inspect"), entity=entity, lock_path=lock_path)
     single = fragment.to_single_state(**options)
-    attached(lock, stack, single)
+    attached(lock, scope, single)
     return single
 
 
@@ -358,8 +384,8 @@ def as_single_state(stack, entity=ENTITY, lock_path=None, **options):
         {"entity": "$.id", "parameters": {"id": 7}, "result_path": "$[0]"},
     ],
 )
-def test_a_path_that_a_list_or_a_payload_may_have_is_accepted(options, stack):
-    assert as_single_state(stack, **options)
+def test_a_path_that_a_list_or_a_payload_may_have_is_accepted(options, one_lock, scope):
+    assert as_single_state(one_lock, scope, **options)
 
 
 @pytest.mark.parametrize(
@@ -374,7 +400,7 @@ def test_a_path_that_a_list_or_a_payload_may_have_is_accepted(options, stack):
     ],
 )
 def test_a_constant_like_a_path_or_an_expression_brings_a_warning(options, warned, stack):
-    as_single_state(stack, **options)
+    as_single_state(TicketLock(stack, "Lock"), stack, **options)
     found = Annotations.from_stack(stack).find_warning("*", Match.string_like_regexp("the same in every execution"))
     assert [warned in str(each.entry.data) for each in found] == ([] if warned is None else [True])
 
@@ -417,11 +443,10 @@ def test_a_constant_like_a_path_or_an_expression_brings_a_warning(options, warne
         ({"protected": FUNCTION}, "protected is 'arn"),
     ],
 )
-def test_an_invalid_argument_is_refused_by_name(arguments, message, stack):
-    lock = TicketLock(stack, "Lock")
-    given = {"scope": stack, "id": "Ship", "protected": sfn.Pass(stack, "Inspect"), "entity": "e", **arguments}
+def test_an_invalid_argument_is_refused_by_name(arguments, message, one_lock, scope):
+    given = {"scope": scope, "id": "Ship", "protected": sfn.Pass(scope, "Inspect"), "entity": "e", **arguments}
     with pytest.raises(ValueError, match="allowed") as refused:
-        lock.serialize(**given)
+        one_lock.serialize(**given)
     assert message in str(refused.value)
 
 
@@ -602,14 +627,7 @@ def test_a_machine_may_be_in_another_stack(outdir):
 
 def warnings_of(stack, *entities, field="entity"):
     """What the synthesis of a machine with a fragment for each entity warns of, by entity; or for another field."""
-    lock = TicketLock(stack, "Lock")
-    fragments = [
-        lock.serialize(
-            stack, f"Payment{number}", sfn.Pass(stack, f"Charge{number}"), **{"entity": "$.id", field: entity}
-        )
-        for number, entity in enumerate(entities)
-    ]
-    attached(lock, stack, reduce(sfn.Chain.next, fragments[1:], sfn.Chain.start(fragments[0])))
+    fragments, _ = in_a_row(TicketLock(stack, "Lock"), stack, [{field: entity} for entity in entities])
     found = Annotations.from_stack(stack).find_warning("*", Match.string_like_regexp("one lock for every execution"))
     warned = {each.id: str(each.entry.data) for each in found}
     paths = [f"/{fragment.node.path}" for fragment in fragments]
