@@ -58,7 +58,6 @@ SERIALISED: dict[str, dict[str, Any]] = {
     "polling": {},
     "woken": {"hand_over": HandOver.CALLBACK},
     "without heartbeat": FIXED,
-    "without heartbeat, woken": {**FIXED, "hand_over": HandOver.CALLBACK},
     # The work is a nested execution.
     "child": {},
 }

@@ -22,14 +22,14 @@ EVENTS_PER_POLL = {True: budget.EVENTS_PER_PARKED_POLL, False: budget.EVENTS_PER
 """The events of a poll, of a waiter that parks and of one that polls."""
 
 
-def test_a_wait_keeps_its_position_over_10_continuations(open_stage: Open, work: Work) -> None:
+def test_a_wait_keeps_its_position_over_continuations(open_stage: Open, work: Work) -> None:
     stage = open_stage({"work": work, "next": Work(), "last": Work()}, polls_an_execution=3)
     holder = stage.hold(ENTITY)
     waiter = stage.start(ENTITY, function="next")
     stage.machine.wait_until_entered(waiter, "WaitForTurn")
     behind = stage.start(ENTITY, function="last", recordWaitSeconds="Infinity")
     ticket = stage.lock(ENTITY).rows[0].ticket
-    stage.machine.wait_until_entered(waiter, "ContinueWaiting", more_than=9)
+    stage.machine.wait_until_entered(waiter, "ContinueWaiting", more_than=2)
     assert stage.lock(ENTITY).rows[0].ticket == ticket
     work.finish.set()
     assert stage.machine.wait(holder).status == "SUCCEEDED"
@@ -81,7 +81,7 @@ def test_a_hold_keeps_the_lock_over_continuations(open_stage: Open, work: Work) 
     stage = open_stage({"work": work, "next": Work()}, beats_an_execution=2)
     holder = stage.hold(ENTITY)
     token = fencing_token(stage)
-    until(lambda: len(stage.continuations("hold-")) >= 3, PATIENCE_S, lambda: "the third continuation")
+    until(lambda: len(stage.continuations("hold-")) >= 2, PATIENCE_S, lambda: "the second continuation")
     assert fencing_token(stage) == token
     work.finish.set()
     outcome = stage.machine.wait(holder)

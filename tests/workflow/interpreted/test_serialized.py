@@ -35,9 +35,9 @@ PAYLOADS: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("name", [*both("chain"), "polled_chain", *both("function"), "caught"])
+@pytest.mark.parametrize("name", [*both("chain"), *both("function"), "caught"])
 def test_the_payload_arrives_at_the_work_and_leaves_it_untouched(open_user: OpenUser, name: str) -> None:
-    user = open_user(name, {"work": echo}, hand_over=POLL if name == "polled_chain" else CALLBACK)
+    user = open_user(name, {"work": echo})
     outcomes = [user.run(payload) for payload in PAYLOADS]
     assert [(outcome.status, outcome.output) for outcome in outcomes] == [("SUCCEEDED", each) for each in PAYLOADS]
     assert [run.event for run in user.stage.engine.invocations_of("work")] == PAYLOADS
