@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Mapping
 from io import BytesIO, StringIO, TextIOWrapper
+from typing import Any
 from unittest.mock import patch
 
 from kit.command import Ended
@@ -30,11 +31,14 @@ def waiters(locks: LockClient, entity: str) -> int:
     return len(locks.inspect(entity).rows)
 
 
-def run_here(environment: Mapping[str, str], *arguments: str, text: str = "") -> Ended:
+def run_here(environment: Mapping[str, str], *arguments: str, text: str = "", **more: str) -> Ended:
     """Run the command in this process: without signals and a terminal it does the same, at once."""
     typed, *told = (TextIOWrapper(BytesIO(each), "utf-8") for each in (text.encode(), b"", b""))
-    streams = dict(zip(("stdin", "stdout", "stderr"), (typed, *told), strict=True))
-    with patch.dict(os.environ, environment), patch.multiple(sys, argv=["ticketlock", *arguments], **streams):
+    streams: dict[str, Any] = dict(zip(("stdin", "stdout", "stderr"), (typed, *told), strict=True))
+    with (
+        patch.dict(os.environ, {**environment, **more}),
+        patch.multiple(sys, argv=["ticketlock", *arguments], **streams),
+    ):
         code = _commands.run()
     for each in told:
         each.seek(0)

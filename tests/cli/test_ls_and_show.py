@@ -6,13 +6,16 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from cli.seen import waiters
+from cli.seen import run_here, waiters
 from kit.command import Command, interrupt, until
 
 from ticketlock import Claim, LockClient, LockName, Position
+from ticketlock.cli._local import serving
 from ticketlock.locks._items import Row
+from ticketlock.testing import ManualClock, MemoryDynamoDB
+from ticketlock.wire._sdk import make_client
 
-pytestmark = pytest.mark.verify("each command is a process; tests/locks tests what is read")
+pytestmark = pytest.mark.verify("a client for each command; tests/locks tests what is read")
 
 
 def joins(locks: LockClient, entity: str, owner: str, lease_ms: int = 600_000) -> tuple[Claim, int]:
@@ -58,12 +61,12 @@ def row(locks: LockClient, entity: str) -> Iterator[Row]:
 def test_a_list_has_the_locks_that_are_asked_for_in_the_order_that_is_asked_for(
     command: Command, entity: str, words: str, names: str
 ) -> None:
-    listed = json.loads(command.run("ls", "--json", *words.replace("ENTITY", entity).split()).out)
+    listed = json.loads(run_here(command.environment, "ls", "--json", *words.replace("ENTITY", entity).split()).out)
     assert "".join(lock["entity"].removeprefix(f"{entity}/")[0] for lock in listed) == names
 
 
 def test_a_list_has_the_holders_and_the_oldest_waiter(command: Command, row: Row, entity: str) -> None:
-    _, held, waited_for, *_ = json.loads(command.run("ls", "--prefix", entity, "--json").out)
+    _, held, waited_for, *_ = json.loads(run_here(command.environment, "ls", "--prefix", entity, "--json").out)
     assert [holder["owner"] for holder in held["holders"]] == ["first", "second"]
     assert 0 <= held["holders"][0]["heldForSeconds"] < 60
     assert (held["held"], held["shared"], waited_for["held"], waited_for["shared"]) == (2, False, 1, True)
@@ -77,7 +80,7 @@ def test_a_list_for_people_has_a_line_for_each_lock_of_any_width(
 ) -> None:
     long = f"{entity}/z{'x' * 200}"
     with locks.acquire(long, owner="build-7"):
-        headings, _, *lines = command.run("ls", "--prefix", entity, COLUMNS="80").out.splitlines()
+        headings, _, *lines = run_here(command.environment, "ls", "--prefix", entity, COLUMNS="80").out.splitlines()
     assert headings.split() == ["entity", "namespace", "holder", "held", "for", "waiting", "oldest", "permits"]
     assert len(lines) == 6
     assert "first and 1 more" in lines[1]
@@ -85,17 +88,37 @@ def test_a_list_for_people_has_a_line_for_each_lock_of_any_width(
     assert (lines[5].split()[:3], lines[5].split()[-3:]) == ([long, "default", "build-7"], ["0", "-", "1"])
 
 
-def test_an_expired_waiter_is_not_the_oldest(command: Command, locks: LockClient, entity: str) -> None:
-    with locks.acquire(entity):
-        joins(locks, entity, "expired", lease_ms=8_000)
-        alive, ticket = joins(locks, entity, "alive")
+@pytest.fixture
+def clock(environment: dict[str, str]) -> Iterator[ManualClock]:
+    """The time of a table in memory, to which the environment leads."""
+    clock = ManualClock()
+    with (
+        serving(MemoryDynamoDB(lock_table="locks", clock=clock), port=0) as endpoint,
+        pytest.MonkeyPatch.context() as now,
+    ):
+        for name, value in {"AWS_ENDPOINT_URL": endpoint, "TICKETLOCK_TABLE": "locks"}.items():
+            now.setitem(environment, name, value)
+        yield clock
 
-        def oldest() -> Any:
-            (listed,) = json.loads(command.run("ls", "--prefix", entity, "--json").out)
-            return listed["oldestWaiter"]["owner"]
 
-        until(lambda: oldest() == "alive")
-        locks.table.withdraw(alive, ticket)
+@pytest.fixture
+def locks_there(clock: ManualClock, environment: dict[str, str]) -> Iterator[LockClient]:
+    client = make_client(endpoint_url=environment["AWS_ENDPOINT_URL"], region_name="us-east-1")
+    with LockClient("locks", client=client, clocks=clock, sleep=clock.sleep, heartbeat=False) as made:
+        yield made
+
+
+def test_an_expired_waiter_is_not_the_oldest(
+    environment: dict[str, str], clock: ManualClock, locks_there: LockClient, entity: str
+) -> None:
+    with locks_there.acquire(entity, lease=600):
+        joins(locks_there, entity, "expired", lease_ms=8_000)
+        joins(locks_there, entity, "alive")
+        (listed,) = json.loads(run_here(environment, "ls", "--json").out)
+        assert listed["oldestWaiter"]["owner"] == "expired"
+        clock.advance(30)
+        (listed,) = json.loads(run_here(environment, "ls", "--json").out)
+        assert listed["oldestWaiter"]["owner"] == "alive"
 
 
 def test_a_waiter_that_is_counted_and_has_left_is_not_listed(command: Command, locks: LockClient, entity: str) -> None:
@@ -106,10 +129,10 @@ def test_a_waiter_that_is_counted_and_has_left_is_not_listed(command: Command, l
     item = locks.inspect(entity).item
     assert item is not None
     assert item.waiting == 1
-    (listed,) = json.loads(command.run("ls", "--prefix", entity, "--json").out)
+    (listed,) = json.loads(run_here(command.environment, "ls", "--prefix", entity, "--json").out)
     assert (listed["waiting"], listed["oldestWaiter"]) == (0, None)
-    assert command.run("ls", "--prefix", entity).out.splitlines()[-1].split()[-3:] == ["0", "-", "1"]
-    assert json.loads(command.run("ls", "--busy", "--prefix", entity, "--json").out) == []
+    assert run_here(command.environment, "ls", "--prefix", entity).out.splitlines()[-1].split()[-3:] == ["0", "-", "1"]
+    assert json.loads(run_here(command.environment, "ls", "--busy", "--prefix", entity, "--json").out) == []
 
 
 def test_a_lock_is_shown_with_its_holder_and_its_queue(command: Command, locks: LockClient, entity: str) -> None:
@@ -117,7 +140,7 @@ def test_a_lock_is_shown_with_its_holder_and_its_queue(command: Command, locks: 
         waiter = command.start("run", entity, "--", "true")
         until(lambda: waiters(locks, entity) == 1)
         (waiting,) = locks.inspect(entity).rows
-        shown: dict[str, Any] = json.loads(command.run("show", entity, "--json").out)
+        shown: dict[str, Any] = json.loads(run_here(command.environment, "show", entity, "--json").out)
         (holder,) = shown.pop("holders")
         (row,) = shown.pop("waiters")
         assert (holder["owner"], holder["data"]) == ("the holder", "a deployment")
@@ -127,7 +150,7 @@ def test_a_lock_is_shown_with_its_holder_and_its_queue(command: Command, locks: 
         assert (row["isVoid"], row["isParked"], row["shared"]) == (False, False, False)
         assert (row["owner"], row["ticket"]) == (waiting.owner, waiting.ticket)
         assert (shown["entity"], shown["namespace"], shown["permits"]) == (entity, "default", 1)
-        people = command.run("show", entity).out
+        people = run_here(command.environment, "show", entity).out
     assert waiter.end().exit_code == 0
     assert "the holder" in people
     assert "a deployment" in people
@@ -135,21 +158,25 @@ def test_a_lock_is_shown_with_its_holder_and_its_queue(command: Command, locks: 
 
 
 def test_an_unused_lock_is_shown_as_such(command: Command, entity: str) -> None:
-    ended = command.run("show", entity)
+    ended = run_here(command.environment, "show", entity)
     assert (ended.exit_code, ended.out.splitlines()[1]) == (0, "Never used, or not for weeks.")
 
 
-def test_a_holder_past_its_lease_is_shown_as_such(command: Command, locks: LockClient, entity: str) -> None:
-    locks.acquire(entity, lease=8, heartbeat=False).detach()
-    until(lambda: "expired" in command.run("show", entity).out)
-    assert " left" not in command.run("show", entity).out
-    assert " (expired) " in command.run("ls", "--busy", "--prefix", entity).out
+def test_a_holder_past_its_lease_is_shown_as_such(
+    environment: dict[str, str], clock: ManualClock, locks_there: LockClient, entity: str
+) -> None:
+    locks_there.acquire(entity, lease=8).detach()
+    assert "expired" not in run_here(environment, "show", entity).out
+    clock.advance(30)
+    shown = run_here(environment, "show", entity).out
+    assert ("expired" in shown, " left" in shown) == (True, False)
+    assert " (expired) " in run_here(environment, "ls", "--busy").out
 
 
 def test_a_name_from_the_table_cannot_command_the_terminal(command: Command, locks: LockClient, entity: str) -> None:
     with locks.acquire(f"{entity}[red]\x1b[2J", owner="\x07bell"):
-        listed = command.run("ls").out
-        shown = command.run("show", f"{entity}[red]\x1b[2J").out
+        listed = run_here(command.environment, "ls").out
+        shown = run_here(command.environment, "show", f"{entity}[red]\x1b[2J").out
     assert f"{entity}[red]\\x1b[2J" in listed
     assert "\\x07bell" in shown
     assert {"\x1b", "\x07"}.isdisjoint(listed + shown)

@@ -11,14 +11,14 @@ from datetime import datetime
 from typing import Any
 
 import pytest
-from cli.seen import held, is_refused, waiters
+from cli.seen import held, is_refused, run_here, waiters
 from kit.command import LONG_S, Command, until
 
 from ticketlock import LockClient
 from ticketlock.locks._items import LockItem
 from ticketlock.locks._lock_table import this_user
 
-pytestmark = pytest.mark.verify("each command is a process; tests/client tests resuming, tests/locks what operators do")
+pytestmark = pytest.mark.verify("a client for each command; tests/client tests resuming, tests/locks what operators do")
 
 
 NOT_DONE = "ticketlock: nothing was done: "
@@ -36,7 +36,7 @@ def in_the_table(command: Command) -> str:
 
 
 def told(command: Command, *arguments: str) -> dict[str, Any]:
-    ended = command.run(*arguments)
+    ended = run_here(command.environment, *arguments)
     assert (ended.exit_code, ended.err) == (0, "")
     answer: dict[str, Any] = json.loads(ended.out)
     return answer
@@ -74,7 +74,7 @@ def test_a_release_after_the_lease_says_so(command: Command, locks: LockClient, 
         return found.item.holders[0].lease_until_ms < found.now.earliest_ms
 
     until(lease_is_over)
-    ended = command.run("release", entity, "--owner", "build-7")
+    ended = run_here(command.environment, "release", entity, "--owner", "build-7")
     assert (ended.exit_code, json.loads(ended.out)["leaseWasOver"]) == (76, True)
 
 
@@ -91,16 +91,18 @@ def test_a_lock_is_freed_by_force_after_a_question_that_names_its_holder(
     command: Command, locks: LockClient, entity: str
 ) -> None:
     token = locks.acquire(entity, owner="the holder").fencing_token
-    declined = command.run("release", entity, "--force", text="n\n")
+    declined = run_here(command.environment, "release", entity, "--force", text="n\n")
     assert declined.exit_code == 1
     assert declined.err.endswith(f"[y/N]: {NOT_DONE}you declined the confirmation\n")
-    unasked = command.run("release", entity, "--force", text="")
+    unasked = run_here(command.environment, "release", entity, "--force", text="")
     assert (unasked.exit_code, unasked.err.splitlines()[-1]) == (
         1,
         f"{NOT_DONE}there is no terminal to ask on; give --yes",
     )
     assert held(locks, entity) == 1
-    ended = command.run("release", entity, "--force", "--by", "ann", "--why", "it was killed", text="y\n")
+    ended = run_here(
+        command.environment, "release", entity, "--force", "--by", "ann", "--why", "it was killed", text="y\n"
+    )
     assert (ended.exit_code, ended.out) == (0, f"taken from the holder, fencing token {token}\n")
     assert f"the holder, fencing token {token}: its lease ends in" in ended.err
     assert f"Take the lock on '{entity}' {in_the_table(command)}" in ended.err
@@ -112,7 +114,9 @@ def test_a_lock_is_freed_by_force_after_a_question_that_names_its_holder(
 
 def test_one_holder_of_several_is_named_by_its_token(command: Command, locks: LockClient, entity: str) -> None:
     first, second = (locks.acquire(entity, permits=2, owner=owner) for owner in ("first", "second"))
-    ended = command.run("release", entity, "--force", "--yes", "--fencing-token", str(second.fencing_token))
+    ended = run_here(
+        command.environment, "release", entity, "--force", "--yes", "--fencing-token", str(second.fencing_token)
+    )
     assert (ended.out.startswith("taken from second"), held(locks, entity)) == (True, 1)
     first.release()
 
@@ -130,13 +134,13 @@ def test_one_holder_of_several_is_named_by_its_token(command: Command, locks: Lo
 def test_a_holder_or_a_waiter_that_is_not_there_ends_a_command_with_76(
     command: Command, entity: str, words: str, says: str
 ) -> None:
-    ended = command.run(*words.replace("ENTITY", entity).split())
+    ended = run_here(command.environment, *words.replace("ENTITY", entity).split())
     assert (ended.exit_code, ended.out, len(ended.err.splitlines())) == (76, "", 1)
     assert ended.err.startswith(says.replace("ENTITY", entity))
 
 
 def test_a_limit_is_set_after_a_question(command: Command, locks: LockClient, entity: str) -> None:
-    ended = command.run("limit", entity, "2", text="y\n")
+    ended = run_here(command.environment, "limit", entity, "2", text="y\n")
     assert (ended.exit_code, ended.out) == (0, f"{entity}: 2 permits, held by 0, 0 waiting\n")
     assert f"Let at most 2 at once hold the lock on '{entity}' {in_the_table(command)}" in ended.err
     assert "not used yet" in ended.err
@@ -145,17 +149,17 @@ def test_a_limit_is_set_after_a_question(command: Command, locks: LockClient, en
     assert (decided.by, decided.why) == (this_user(), "")
     with locks.acquire(entity), locks.acquire(entity, permits=3):
         assert held(locks, entity) == 2
-    assert command.run("limit", entity, "0", "--yes").exit_code == 0
+    assert run_here(command.environment, "limit", entity, "0", "--yes").exit_code == 0
     assert command.run("run", entity, "--no-wait", "--", "true").exit_code == 75
 
 
 def test_a_limit_is_unset_after_a_question(command: Command, locks: LockClient, entity: str) -> None:
     locks.acquire(entity, permits=3).release()
-    command.run("limit", entity, "0", "--yes", "--by", "ann", "--why", "INC-7")
-    refused = command.run("limit", entity, "--unset", text="n\n")
+    run_here(command.environment, "limit", entity, "0", "--yes", "--by", "ann", "--why", "INC-7")
+    refused = run_here(command.environment, "limit", entity, "--unset", text="n\n")
     assert refused.exit_code == 1
     assert re.search(r"\(now 0 permits, held by 0; set [\d.]+ \w+ ago by ann: INC-7\)\?", refused.err)
-    ended = command.run("limit", entity, "--unset", text="y\n")
+    ended = run_here(command.environment, "limit", entity, "--unset", text="y\n")
     assert (ended.exit_code, ended.out) == (0, f"{entity}: 3 permits, held by 0, 0 waiting\n")
     assert command.run("run", entity, "--permits", "3", "--no-wait", "--", "true").exit_code == 0
 
@@ -176,13 +180,17 @@ def test_on_a_terminal_the_reason_is_asked_for_unless_it_is_given(
 
 
 def test_a_limit_of_a_lock_without_earlier_users_is_unset_to_a_number(command: Command, entity: str) -> None:
-    command.run("limit", entity, "5", "--yes")
+    run_here(command.environment, "limit", entity, "5", "--yes")
     table = command.environment["TICKETLOCK_TABLE"]
-    ended = command.run("limit", entity, "--unset", "--yes", "--table", table)
+    ended = run_here(command.environment, "limit", entity, "--unset", "--yes", "--table", table)
     is_refused(ended, 2, f"ticketlock: no one had used the lock on '{entity}' before its limit was set, so ")
     assert f"`ticketlock --table {table} limit {entity} N --unset`; N is the number" in ended.err
-    is_refused(command.run("limit", entity, "N", "--unset", "--yes"), 2, "put the number of permits that the lock's")
-    assert command.run("limit", entity, "1", "--unset", "--yes").exit_code == 0
+    is_refused(
+        run_here(command.environment, "limit", entity, "N", "--unset", "--yes"),
+        2,
+        "put the number of permits that the lock's",
+    )
+    assert run_here(command.environment, "limit", entity, "1", "--unset", "--yes").exit_code == 0
     assert command.run("run", entity, "--no-wait", "--", "true").exit_code == 0
 
 
@@ -190,10 +198,10 @@ def test_a_limit_of_a_lock_without_earlier_users_is_unset_to_a_number(command: C
 def test_who_unsets_a_limit_is_warned_of_the_waiters_that_end_and_they_end_with_78(
     command: Command, locks: LockClient, entity: str
 ) -> None:
-    command.run("limit", entity, "0", "--yes")
+    run_here(command.environment, "limit", entity, "0", "--yes")
     waiter = command.start("run", entity, "--permits", "3", "--wait-if-closed", "--", "true")
     until(lambda: waiters(locks, entity) == 1)
-    ended = command.run("limit", entity, "1", "--unset", "--yes")
+    ended = run_here(command.environment, "limit", entity, "1", "--unset", "--yes")
     assert ended.exit_code == 0
     assert ended.err == "of its waiters 1 that asks for 3 permits will end, with PermitsMismatch\n"
     is_refused(waiter.end(), 78, f"the lock on '{entity}' has 1 permit, not 3: all its users must ask")
@@ -206,8 +214,8 @@ def test_a_waiter_is_removed_after_a_question_that_names_it(command: Command, lo
         until(lambda: waiters(locks, entity) == 1)
         (row,) = locks.inspect(entity).rows
         ticket = str(row.ticket)
-        assert command.run("remove-waiter", entity, ticket, text="n\n").exit_code == 1
-        ended = command.run("remove-waiter", entity, ticket, text="y\n")
+        assert run_here(command.environment, "remove-waiter", entity, ticket, text="n\n").exit_code == 1
+        ended = run_here(command.environment, "remove-waiter", entity, ticket, text="y\n")
         assert (ended.exit_code, ended.out) == (0, f"removed {row.owner}, ticket {ticket}\n")
         assert f"{row.owner}, ticket {ticket}: has waited " in ended.err
         assert f"Remove it from the queue for '{entity}' {in_the_table(command)}" in ended.err
@@ -217,7 +225,7 @@ def test_a_waiter_is_removed_after_a_question_that_names_it(command: Command, lo
 
 
 def test_a_table_of_another_kind_is_refused_and_unchanged(command: Command, keyed_otherwise: str) -> None:
-    ended = command.run("init", "--table", keyed_otherwise, "--yes")
+    ended = run_here(command.environment, "init", "--table", keyed_otherwise, "--yes")
     is_refused(ended, 78, f"ticketlock: {keyed_otherwise} is no lock table: its keys are")
 
 
@@ -227,9 +235,13 @@ def test_a_table_is_created_once(command: Command, dynamodb: Any, entity: str) -
     assert missing.exit_code == 78
     assert "correct its name, the Region or the account" in missing.err
     assert "Before their first use: `ticketlock init`" in missing.err
-    assert command.run("init", "--table", name, text="n\n").exit_code == 1
-    assert command.run("init", "--table", name, text="y\n").out.startswith(f"created the table '{name}'")
-    assert command.run("init", "--table", name, "--yes").out.startswith(f"there was already the table '{name}'")
+    assert run_here(command.environment, "init", "--table", name, text="n\n").exit_code == 1
+    assert run_here(command.environment, "init", "--table", name, text="y\n").out.startswith(
+        f"created the table '{name}'"
+    )
+    assert run_here(command.environment, "init", "--table", name, "--yes").out.startswith(
+        f"there was already the table '{name}'"
+    )
     assert command.run("run", entity, "--table", name, "--", "true").exit_code == 0
     ttl = dynamodb.describe_time_to_live(TableName=name)["TimeToLiveDescription"]
     assert (ttl["TimeToLiveStatus"], ttl["AttributeName"]) == ("ENABLED", "expiresAt")

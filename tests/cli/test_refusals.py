@@ -11,7 +11,7 @@ from kit.command import Command, Ended
 
 from ticketlock import LockClient, __version__
 
-pytestmark = pytest.mark.verify("each refusal is a process; the library's own tests have the refusals")
+pytestmark = pytest.mark.verify("a client for each refusal; the library's own tests have the refusals")
 
 PROJECT = Path(__file__).parents[2] / "pyproject.toml"
 

@@ -16,7 +16,7 @@ from ticketlock.cli._local import serving
 from ticketlock.testing import MemoryDynamoDB
 from ticketlock.units._records._record import new_id
 
-pytestmark = pytest.mark.verify("each command is a process; tests/units tests what operators may do")
+pytestmark = pytest.mark.verify("a client for each command; tests/units tests what operators may do")
 
 UNKNOWN_UNIT = "01K9AA0000SA1M0SPPS3EJ8KYB"
 KEY = json.dumps({"id": {"S": "ann"}})
@@ -31,7 +31,7 @@ def ask(environment: dict[str, str], memory: MemoryDynamoDB, books: Books) -> It
 
         def run(*arguments: str, text: str = "", **more: str) -> Ended:
             here = {**environment, "AWS_ENDPOINT_URL": endpoint, "TICKETLOCK_UNITS_TABLE": books.tables["units"]}
-            return run_here(here | more, "units", *arguments, text=text)
+            return run_here(here, "units", *arguments, text=text, **more)
 
         yield run
 
