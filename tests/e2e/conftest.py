@@ -5,7 +5,6 @@ import json
 import uuid
 import zipfile
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import boto3
@@ -20,8 +19,6 @@ from ticketlock_local.engines.emulator import Emulator
 from ticketlock_local.plain.template import write_to
 
 from ticketlock.workflow._failures import execution_arn
-
-_BESIDE = Path(__file__).with_name("beside.py")
 
 _FAILS = """\
 class OutOfPaint(Exception):
@@ -54,16 +51,6 @@ def cloud(guarded_emulator: Emulator) -> Cloud:
 
 
 @pytest.fixture(scope="session")
-def polling(guarded_emulator: Emulator) -> Cloud:
-    """The lock of the stack that is deployed beside the ready-made one: waiters poll."""
-    endpoint = guarded_emulator.endpoint
-    outputs = deploy(guarded_emulator, app=_BESIDE, stack="TicketlockBeside")
-    allow_answers_on_everything(endpoint)
-    _check_that_it_guards(endpoint, outputs["TableName"])
-    return _warmed_up(Cloud(endpoint, outputs))
-
-
-@pytest.fixture(scope="session")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
     """The plain template, deployed as its page says, where the CDK has never been: waiters are woken."""
     folder = tmp_path_factory.mktemp("plain") / "template"
@@ -82,13 +69,12 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
         yield _warmed_up(Cloud(endpoint, {**outputs, "ExampleFunctionArn": works}))
 
 
-_ANOTHER = pytest.mark.verify("another deployment; tests/workflow/interpreted asks both ways to wait")
-_WAYS = ["cloud", pytest.param("polling", marks=_ANOTHER), pytest.param("plain", marks=_ANOTHER)]
+_ANOTHER = pytest.mark.verify("another deployment; tests/infra compares the plain template with the construct's")
 
 
-@pytest.fixture(params=_WAYS, ids=["woken", "polling", "plain template"])
+@pytest.fixture(params=["cloud", pytest.param("plain", marks=_ANOTHER)], ids=["the CDK", "plain template"])
 def either(request: pytest.FixtureRequest) -> Cloud:
-    """Both hand-overs, and both ways to deploy."""
+    """Both ways to deploy."""
     found: Cloud = request.getfixturevalue(request.param)
     return found
 
