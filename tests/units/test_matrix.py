@@ -346,10 +346,11 @@ SCENARIOS = list(below(Scene))
 
 
 def faults(*faults: Lost, kinds: Sequence[UnitsKind] = ("threads", "tasks")) -> pytest.MarkDecorator:
-    """Every fault of threads in memory, in `make test` the last one; tasks, and other engines but moto, are asked that.
+    """Every fault of threads in memory, in `make test` the last one; tasks, which drive the same steps, are asked that.
 
-    Of the last the engine has performed the request. Tasks drive the same steps. An engine does not see a request that
-    does not arrive, and for it a process that is killed before a request is one that was killed after the one before.
+    Of the last the engine has performed the request. Where tasks are not asked, processes are killed: what each leaves
+    is asked of other engines but moto, too. An engine sees no request that does not arrive; what it answers to one that
+    is sent again test_outcomes.py asks of each.
     """
     milder = pytest.mark.verify("a request that was performed, and whose reply is lost, asks more of the same work")
     some = [pytest.param("memory", "threads", fault, marks=milder) for fault in faults[:-1]]
@@ -357,8 +358,9 @@ def faults(*faults: Lost, kinds: Sequence[UnitsKind] = ("threads", "tasks")) -> 
     if "tasks" in kinds:
         later = pytest.mark.verify("the same steps are asked for threads")
         some.append(pytest.param("memory", "tasks", faults[-1], marks=later))
-    elsewhere = [each for each in first_on("memory", engine_names_but_moto()) if each.values != ("memory",)]
-    some += [pytest.param(*each.values, "threads", faults[-1], marks=each.marks) for each in elsewhere]
+    else:
+        elsewhere = [each for each in first_on("memory", engine_names_but_moto()) if each.values != ("memory",)]
+        some += [pytest.param(*each.values, "threads", faults[-1], marks=each.marks) for each in elsewhere]
     return pytest.mark.parametrize(
         ("units_engine", "units_kind", "fault"), some, indirect=["units_engine", "units_kind"], ids=_named
     )
