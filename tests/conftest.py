@@ -106,8 +106,11 @@ _OF_THEIR_OWN = (
     "tests/property/specs/test_specifications.py",
     "tests/property/units/test_schedules.py",
     "tests/tools/test_benchmarks.py",
+    "tests/units/test_interrupted.py",
     "tests/units/test_matrix.py",
 )
+# They deploy what no other test uses, or nothing.
+_WITHOUT_THE_DEPLOYMENTS = tuple(f"tests/e2e/test_{name}.py" for name in ("aws", "aws_checking", "aws_runs", "example"))
 _ORDER = tuple(f"tests/{name}" for name in _LONGEST)
 
 
@@ -146,8 +149,8 @@ def _shares(nodeid: str) -> str:
     # They wait, or search, for long, and have nothing in common.
     if folder in ("tests/workflow/interpreted", "tests/wire") or file in _OF_THEIR_OWN:
         return nodeid
-    # The CDK's Node process, and its assembly; deployments, of which test_aws.py shares none, and waits for minutes.
-    if folder in ("tests/infra", "tests/e2e", "tests/e2e/aws") and file != "tests/e2e/test_aws.py":
+    # The CDK's Node process, and its assembly; deployments.
+    if folder in ("tests/infra", "tests/e2e", "tests/e2e/aws") and file not in _WITHOUT_THE_DEPLOYMENTS:
         return folder
     return file  # an engine's table
 
