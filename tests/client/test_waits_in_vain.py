@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from kit.engines import ON_ONE_ENGINE
+from kit.engines import IN_MEMORY
 from kit.newer import NEWER, raise_the_format
 from kit.places import Moved, Wire, meanwhile, outcome, until
 from kit.world import LEASE_MS, Process, Stepper, World
@@ -240,7 +240,7 @@ def fails(waiter: Stepper[Grant], world: World, error: type[TableError]) -> None
         waiter.step()
 
 
-@ON_ONE_ENGINE
+@IN_MEMORY
 @pytest.mark.parametrize("error", [RequestNotApplied, OutcomeUnknown, TableRefused])
 def test_a_waiter_without_a_record_wait_outlasts_an_outage_of_forty_seconds(
     world: World, alice: Process, bob: Process, lock: LockName, error: type[TableError]
@@ -256,7 +256,7 @@ def test_a_waiter_without_a_record_wait_outlasts_an_outage_of_forty_seconds(
     assert granted.ticket == row.ticket
 
 
-@ON_ONE_ENGINE
+@IN_MEMORY
 def test_an_outage_longer_than_its_rows_lease_ends_the_wait(
     world: World, alice: Process, bob: Process, lock: LockName
 ) -> None:
@@ -269,7 +269,7 @@ def test_an_outage_longer_than_its_rows_lease_ends_the_wait(
     assert row.lease_until_ms <= world.now_ms + 1_000 < row.lease_until_ms + LEASE_MS
 
 
-@ON_ONE_ENGINE
+@IN_MEMORY
 def test_a_record_wait_ends_in_the_middle_of_an_outage(
     world: World, alice: Process, bob: Process, lock: LockName
 ) -> None:

@@ -85,11 +85,8 @@ def first_on(name: str, names: Sequence[str]) -> list[Any]:
     return [pytest.param(each, marks=later if each in _ALWAYS_THERE and each != name else ()) for each in names]
 
 
-ON_ONE_ENGINE = pytest.mark.parametrize("engine", first_on("memory", ["memory", "ministack"]), indirect=True)
-"""For tests that enumerate many orders: an order of requests is the same on every engine, and memory is fastest."""
-
-IN_MEMORY_FIRST = pytest.mark.parametrize("engine", first_on("memory", engine_names_but_moto()), indirect=True)
-"""For tests that enumerate many orders and run on every engine but moto."""
+IN_MEMORY = pytest.mark.parametrize("engine", ["memory"], indirect=True)
+"""For tests of many orders of requests, which are the same on every engine; single requests are asked of all."""
 
 
 def engine_named(name: str, url_of: Callable[[str], str]) -> AbstractContextManager[Engine]:

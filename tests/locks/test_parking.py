@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from kit.engines import IN_MEMORY
 from kit.orders import every_order
 from kit.step_functions import Callback
 from kit.world import LEASE_MS, Process, Stepper, World, exclusion_held
@@ -19,9 +20,6 @@ from ticketlock.locks._protocol import COMES_AGAIN_MS, Contender
 from ticketlock.wire._requests import Steps
 
 pytestmark = pytest.mark.shows("liveness")
-
-# An order of requests is the same on every engine, and memory is fastest; single requests are asked of all.
-IN_MEMORY = pytest.mark.parametrize("engine", ["memory"], indirect=True)
 
 Steppers = Sequence[Stepper[Any]]
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import pytest
+from kit.engines import IN_MEMORY
 from kit.orders import every_order
 from kit.published import PublishedContender
 from kit.world import LEASE_MS, Process, Stepper, Touched, World, exclusion_held
@@ -22,9 +23,6 @@ from ticketlock.wire._requests import Request
 from ticketlock.wire._table_time import Moment
 
 pytestmark = pytest.mark.shows("exclusion")
-
-# An order of requests is the same on every engine, and memory is fastest; single requests are asked of all.
-IN_MEMORY = pytest.mark.parametrize("engine", ["memory"], indirect=True)
 
 T = TypeVar("T")
 Steps = Generator[Request, Reply, T]

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from kit.engines import IN_MEMORY
 from kit.orders import every_order
 from kit.step_functions import Callback
 from kit.stopped import LATE_MS, Execution, gets_the_lock_when_the_lease_is_over
@@ -13,9 +14,6 @@ from ticketlock import Grant, LockLost, Position, Released
 from ticketlock.workflow._clean_up import CleanedUp
 
 pytestmark = pytest.mark.shows("lost requests", "clean-up", "repeated steps")
-
-# An order of requests is the same on every engine, and memory is fastest; single requests are asked of all.
-IN_MEMORY = pytest.mark.parametrize("engine", ["memory"], indirect=True)
 
 Steppers = Sequence[Stepper[Any]]
 

@@ -8,6 +8,7 @@ from types import NoneType
 from typing import Any
 
 import pytest
+from kit.engines import IN_MEMORY
 from kit.events import execution_arn, step_event, turn_of
 from kit.orders import every_order
 from kit.step_functions import Callback, TaskService
@@ -21,9 +22,6 @@ from ticketlock.workflow import Workflow
 from ticketlock.workflow._session import LastBeat
 
 pytestmark = pytest.mark.shows("lost lease", "work that ends late", "repeated steps")
-
-# An order of requests is the same on every engine, and memory is fastest; single requests are asked of all.
-IN_MEMORY = pytest.mark.parametrize("engine", ["memory"], indirect=True)
 
 FUNCTION = "arn:aws:lambda:us-east-1:123456789012:function:work"
 
