@@ -1,4 +1,7 @@
-"""``make spec``: TLC searches every state of the whole models, and finds what breaks without each condition."""
+"""``make spec``: TLC searches every state of the whole models, and finds what breaks without each condition.
+
+What it finds as it should is written into spec/found.json.
+"""
 
 import argparse
 import sys
@@ -6,9 +9,10 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
+from property.specs.found import SEARCHES, Search, note
 from property.specs.histories import RARE, WORLDS, recorded
-from property.specs.models import MODELS, TABLES, Needed, conditions_of
-from property.specs.tlc import Model, NotRun, Result, check, is_here
+from property.specs.models import TABLES, conditions_of
+from property.specs.tlc import NotRun, Result, check, is_here
 from rich.console import Console
 from rich.table import Table
 
@@ -17,17 +21,17 @@ HELD, NONE = "all hold", "none"
 PARTS = ("states", "conditions", "histories")
 
 
-def _searched(models: Sequence[Model], workers: int) -> int:
+def _searched(searches: Sequence[Search], workers: int) -> int:
     """Search whole models, one after the other; returns how many failed."""
     table = Table(
         "specification", "model", "states", "longest way", "s", "promises", title="Every state, or ways at random"
     )
     failed = 0
-    for model in models:
-        result = check(model, workers=workers)
+    for search in searches:
+        result = check(search.model, workers=workers)
         table.add_row(
-            model.module,
-            model.name,
+            search.model.module,
+            search.model.name,
             f"{result.states:,}",
             str(result.steps),
             f"{result.seconds:.0f}",
@@ -36,30 +40,34 @@ def _searched(models: Sequence[Model], workers: int) -> int:
         if result.broken is not None:
             failed += 1
             CONSOLE.print(result.trace, markup=False)
+        else:
+            note([(search, result)])
     CONSOLE.print(table)
     return failed
 
 
-def _left_out(title: str, conditions: Sequence[Needed], workers: int) -> int:
+def _left_out(title: str, searches: Sequence[Search], workers: int) -> int:
     """Search without each condition, some at a time; returns how often another promise was broken, or none."""
     table = Table("without", "breaks", "in so many steps", "states", "s", "model", title=title)
     failed = 0
 
-    def search(needed: Needed) -> Result:
-        return check(needed.model, needed.condition)
+    def search(one: Search) -> Result:
+        return check(one.model, one.without)
 
     with ThreadPoolExecutor(workers) as pool:
-        for needed, result in zip(conditions, pool.map(search, conditions), strict=True):
-            as_expected = result.broken == needed.breaks
+        for one, result in zip(searches, pool.map(search, searches), strict=True):
+            as_expected = result.broken == one.breaks
             failed += not as_expected
+            if as_expected:
+                note([(one, result)])
             broken = result.broken or NONE
             table.add_row(
-                needed.condition,
-                broken if as_expected else f"[red]{broken}, not {needed.breaks}",
+                one.without,
+                broken if as_expected else f"[red]{broken}, not {one.breaks}",
                 str(result.steps),
                 f"{result.states:,}",
                 f"{result.seconds:.0f}",
-                needed.model.name,
+                one.model.name,
             )
     CONSOLE.print(table)
     return failed
@@ -110,10 +118,11 @@ def main() -> int:
     began, parts, failed = time.perf_counter(), asked.only or PARTS, 0
     try:
         if "states" in parts:
-            failed += _searched(MODELS, asked.workers)
+            failed += _searched([each for each in SEARCHES if each.without is None], asked.workers)
         if "conditions" in parts:
             for title, conditions in TABLES.values():
-                failed += _left_out(f"{title}: what breaks without a condition", conditions, asked.workers)
+                without = [Search(each.model, each.condition, each.breaks) for each in conditions]
+                failed += _left_out(f"{title}: what breaks without a condition", without, asked.workers)
         if "histories" in parts:
             failed += _replayed(asked.schedules, asked.workers)
     except NotRun as error:

@@ -219,14 +219,12 @@ _MIXED = (*CROSSING, ("b", DELETE), ("", {"a": "put", "b": "put"}))
 
 _ANY_FAULT = locks("2 owners, any one fault", 2, 3)
 _CROWD = locks("3 owners, 2 requests on their way", 3, 3, slow=2, most_faults=0)
-LONGEST = (_ANY_FAULT, _CROWD)
-"""Each takes a minute and a half of both cores: `make spec` alone searches them. `make verify` has smaller ones."""
 _CROSS = units("2 units that read what the other writes, by marks, any one fault", CROSSING, marked=(1, 2))
 _LIVING = fair(locks("2 owners that live, or crash", 2, 3, slow=0, faults=["crash"]))
 _EVERY_FAULT = (*FAULTS_OF_LOCKS, "limit", "wrong mode", "newer version")
 _REFUSING = (*FAULTS_OF_UNITS, "refused")
 WHOLE: tuple[Model, ...] = (
-    *LONGEST,
+    _ANY_FAULT,
     locks("2 owners, 2 tickets, any one fault", 2, 2),
     locks("2 owners that are wrong about the time", 2, 2, error=1, most_faults=0),
     locks("2 owners, whose rows last longer, and are shortened", 2, 2, lease=1, row_lease=3),

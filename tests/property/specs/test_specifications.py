@@ -6,15 +6,16 @@ from concurrent.futures import ProcessPoolExecutor
 from types import FunctionType, ModuleType
 
 import pytest
+from property.specs.found import SEARCHES, Search, told
 from property.specs.histories import WORLDS, Histories, Step, recorded
-from property.specs.models import LONGEST, MODELS, TABLES, Needed
-from property.specs.tlc import SPECIFICATIONS, Model, check, is_here
+from property.specs.models import TABLES
+from property.specs.tlc import SPECIFICATIONS, check, is_here
 
 from ticketlock.locks import _conditions as of_locks
 from ticketlock.units._records import _conditions as of_units
 
 with_tlc = [
-    pytest.mark.verify("TLC searches for some minutes"),
+    pytest.mark.verify("starts TLC"),
     pytest.mark.skipif(not is_here(), reason="TLC needs Java, and Maven, which installs it"),
 ]
 
@@ -42,25 +43,31 @@ def test_each_condition_of_the_code_is_specified(code: ModuleType, modules: Sequ
     assert stated | made == {each.condition for module in modules for each in TABLES[module][1]}
 
 
-@pytest.mark.parametrize("model", [each for each in MODELS if each not in LONGEST], ids=lambda model: model.name)
-@pytest.mark.timeout(1_200)
-class TestEveryState:
-    pytestmark = with_tlc
-
-    def test_every_promise_holds_in_every_state_that_is_searched(self, model: Model) -> None:
-        result = check(model, workers=2)
-        assert result.broken is None, result.trace
+def test_tlc_has_searched_each_model_as_it_is_now_and_has_found_what_is_promised() -> None:
+    """Whole models keep every promise; without a condition the one that is named breaks. `make spec` searches all."""
+    found = told()
+    assert {name: (each["digest"], each["broken"]) for name, each in found.items()} == {
+        each.name: (each.digest, each.breaks) for each in SEARCHES
+    }, "make spec searches what has changed, and writes spec/found.json"
 
 
-@pytest.mark.parametrize(
-    "needed", [each for _, conditions in TABLES.values() for each in conditions], ids=lambda each: each.condition
-)
+def _searched_again() -> list[Search]:
+    """Of each specification the smallest search in which all holds, and the smallest that breaks a promise."""
+    found = told()
+    smallest: dict[tuple[str, bool], Search] = {}
+    for each in sorted(SEARCHES, key=lambda each: found[each.name]["states"] if each.name in found else 0):
+        smallest.setdefault((each.model.module, each.breaks is None), each)
+    return list(smallest.values())
+
+
 @pytest.mark.timeout(600)
-class TestLeftOut:
+class TestSearchedAgain:
     pytestmark = with_tlc
 
-    def test_without_a_condition_a_promise_is_broken(self, needed: Needed) -> None:
-        assert check(needed.model, needed.condition).broken == needed.breaks
+    @pytest.mark.parametrize("search", _searched_again(), ids=lambda search: search.name)
+    def test_tlc_finds_what_is_told_of_it(self, search: Search) -> None:
+        result, before = check(search.model, search.without), told()[search.name]
+        assert (result.broken, result.states) == (before["broken"], before["states"]), result.trace
 
 
 @pytest.mark.timeout(600)

