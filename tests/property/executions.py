@@ -54,8 +54,10 @@ class Invoked:
         reading = self._machine.read()
         self._until = Reading(local_ms, reading.wall_ms + local_ms - reading.local_ms)
 
-    def is_lost(self) -> None:
-        """An operation has recorded that the lock is lost."""
+    def is_unsure(self) -> None:
+        """It relies on nothing: the lock is lost, or an invocation has begun that has confirmed nothing yet, and whose
+        first request makes the lease short.
+        """
         self._until = Reading(0, 0)
 
     def is_held(self) -> bool:
@@ -104,12 +106,13 @@ class Execution:
                     lease.takes(grant)
                     checker.hears_of_its_renewal()
                 if (yield from self._is_away(lease, held.fencing_token)) and world.chance.pick(6) == 5:
-                    lease.is_lost()
+                    lease.is_unsure()
                     held.ends()
                     yield from self._is_cleaned_up(held.fencing_token)
                     return
                 earlier = self._claim
                 self.is_invoked()
+                lease.is_unsure()
                 grant = yield from self._run(lambda me: me.resume(held.fencing_token))
                 lease.takes(grant)
                 checker.hears_of_its_renewal()
@@ -117,7 +120,7 @@ class Execution:
                     yield from self._earlier_one_goes_on(earlier, held.fencing_token)
         except (LockLost, TableError) as error:
             if isinstance(error, LockLost):
-                lease.is_lost()
+                lease.is_unsure()
                 checker.hears_of_a_loss(held)
             checker.met(error, held)
             held.ends()

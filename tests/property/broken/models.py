@@ -27,6 +27,7 @@ from ticketlock.wire._requests import Steps, TransactWrite, Write
 from ticketlock.wire._table_time import Moment
 
 _hand_over = _grants.hand_over
+_suspend = _writes.suspend
 _take_my_turn = _grants.take_my_turn
 _take_past_the_count = _grants.take_past_the_count
 _delete_stale_row = _writes.delete_stale_row
@@ -303,6 +304,18 @@ BROKEN_MODELS = (
         "a job that takes a moment is run again by the next machine in the same period",
         frozenset({"held at least"}),
         ((Contender, "leave_held", _left_for_less),),
+    ),
+    BrokenLock(
+        "a suspension with a short lease",
+        "an execution that waits for days with the lease of a process that renews it",
+        frozenset({"exclusion"}),
+        ((_writes, "suspend", lambda claim, token, _, now: _suspend(claim, token, now.latest_ms, now)),),
+    ),
+    BrokenLock(
+        "an invocation that is not fenced off",
+        "the service has given it up, and it still renews, or suspends, the lock of the next one",
+        frozenset({"invocations", "exclusion"}),
+        ((_writes, "_of_my_invocation", lambda _: ()), (Contender, "_check_invocation", lambda *_: None)),
     ),
     BrokenLock(
         "the token before the write",
