@@ -246,7 +246,7 @@ class Books:
 
     def rows(self, unit: str) -> dict[str, dict[str, Any]]:
         """The rows of a unit in the units table, by their sort keys."""
-        return {row["row"]: row for row in self.everything()["units"] if row["unit"] == unit}
+        return {row["row"]: row for row in self._scanned(self.tables["units"]) if row["unit"] == unit}
 
     def _scanned(self, name: str) -> list[Any]:
         pages = self.plain_client.get_paginator("scan").paginate(TableName=name, ConsistentRead=True)

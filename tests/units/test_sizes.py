@@ -1,7 +1,7 @@
 """How large items, statements and units may be: just below each limit, at it, and above; then nothing is written."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -48,6 +48,14 @@ SET_BALANCE, ONE = "SET balance = :n", {":n": 1}
 
 WAY = pytest.mark.parametrize("way", ["native", "marked"])
 WAY_AND_ROOM = pytest.mark.parametrize(("way", "room"), [("native", VERSION_ROOM), ("marked", MARK_ROOM)])
+
+
+@pytest.fixture(autouse=True)
+def few_items(books: Books) -> Iterator[None]:
+    """What tests look through has the items of one test, which may be megabytes."""
+    yield
+    books.empty()
+
 
 pytestmark = [
     pytest.mark.shows("bad input"),
