@@ -20,8 +20,10 @@ RENEWED_BY_S, IN_DANGER_BY_S = 0.6 * SHORT_S, 0.8 * SHORT_S
 """Past half-life; less than a quarter of the lease is left."""
 MANY = 300
 MORE_THAN_RENEW_AT_ONCE = 160
-READS_A_LEASE = 30
-"""How often the clock may be read for each lease and its renewal."""
+READS_A_LEASE = MANY // 3
+"""How often the clock may be read for each: as often as there are leases, if a renewal reads it for all. A slow machine
+looks at those under way some more times.
+"""
 
 
 class Told:
