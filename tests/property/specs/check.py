@@ -9,10 +9,10 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
-from property.specs.found import SEARCHES, Search, note
+from property.specs.found import WHOLE, Search, note, without
 from property.specs.histories import RARE, WORLDS, recorded
 from property.specs.models import TABLES, conditions_of
-from property.specs.tlc import NotRun, Result, check, is_here
+from property.specs.tlc import NotRun, check, is_here
 from rich.console import Console
 from rich.table import Table
 
@@ -51,11 +51,8 @@ def _left_out(title: str, searches: Sequence[Search], workers: int) -> int:
     table = Table("without", "breaks", "in so many steps", "states", "s", "model", title=title)
     failed = 0
 
-    def search(one: Search) -> Result:
-        return check(one.model, one.without)
-
     with ThreadPoolExecutor(workers) as pool:
-        for one, result in zip(searches, pool.map(search, searches), strict=True):
+        for one, result in zip(searches, pool.map(lambda each: check(each.model, each.without), searches), strict=True):
             as_expected = result.broken == one.breaks
             failed += not as_expected
             if as_expected:
@@ -118,11 +115,10 @@ def main() -> int:
     began, parts, failed = time.perf_counter(), asked.only or PARTS, 0
     try:
         if "states" in parts:
-            failed += _searched([each for each in SEARCHES if each.without is None], asked.workers)
+            failed += _searched(WHOLE, asked.workers)
         if "conditions" in parts:
             for title, conditions in TABLES.values():
-                without = [Search(each.model, each.condition, each.breaks) for each in conditions]
-                failed += _left_out(f"{title}: what breaks without a condition", without, asked.workers)
+                failed += _left_out(f"{title}: what breaks without a condition", without(conditions), asked.workers)
         if "histories" in parts:
             failed += _replayed(asked.schedules, asked.workers)
     except NotRun as error:

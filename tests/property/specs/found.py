@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from property.specs.models import MODELS, TABLES
+from property.specs.models import MODELS, TABLES, Needed
 from property.specs.tlc import ARTEFACT, SPECIFICATIONS, Model, Result
 
 _FILE = SPECIFICATIONS / "found.json"
@@ -46,10 +46,13 @@ class Search:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-SEARCHES: tuple[Search, ...] = (
-    *map(Search, MODELS),
-    *(Search(each.model, each.condition, each.breaks) for _, conditions in TABLES.values() for each in conditions),
-)
+def without(conditions: Iterable[Needed]) -> list[Search]:
+    """The searches without each condition."""
+    return [Search(each.model, each.condition, each.breaks) for each in conditions]
+
+
+WHOLE = tuple(map(Search, MODELS))
+SEARCHES = (*WHOLE, *(search for _, conditions in TABLES.values() for search in without(conditions)))
 
 
 def _modules(module: str) -> list[str]:
