@@ -20,8 +20,8 @@ delay  <=  lease  +  {margin}  +  2 * ({date} + reply + drift)  +  poll
 ```
 
 {margin} is the margin for the service's own servers, {date} the resolution of `Date`, once for the writer of the lease
-and once for its judge, reply the duration of the reply from which a process learnt the time (at most {slowest}), drift
-0.1 % of the time since (at most {drift}). {_example()}"""
+and once for its judge, reply the duration of the reply that told the time (at most {slowest}), drift 0.1 % of the time
+since (at most {drift}). {_example()}"""
 
 
 def _example() -> str:
