@@ -187,7 +187,7 @@ def test_a_waiter_that_extends_its_expired_row_before_the_healing_keeps_its_plac
     held.releases()
     world.advance(LEASE_MS + 5_000)
     _, newcomer = stalled_before_its_row(carol, lock)
-    assert isinstance(bob.table.contend(waiter.claim, lambda me: me.extend(waiter.seen.place)), Place)
+    assert isinstance(bob.table.contend(waiter.claim, lambda me: me.extend(waiter.seen.place, is_read=True)), Place)
     assert isinstance(newcomer.to_the_end(), Position)
     waiter.enters()
 

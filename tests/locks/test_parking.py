@@ -11,7 +11,7 @@ from kit.engines import IN_MEMORY
 from kit.orders import every_order
 from kit.step_functions import Callback
 from kit.world import LEASE_MS, Process, Stepper, World, exclusion_held
-from locks.waiting_line import MARGIN_MS, Line
+from locks.waiting_line import MARGIN_MS, Line, Waiter
 
 from ticketlock import Grant, Place, Position, RecordWaitExceeded
 from ticketlock.locks._hand_over import await_wake_up
@@ -210,6 +210,54 @@ def test_a_waiter_that_was_between_two_tasks_has_its_whole_row_again_and_its_tur
     assert not first.stays_parked()
     assert isinstance(second.polls(), Position)
     assert isinstance(first.polls(), Grant)
+
+
+@pytest.fixture
+def shortened(world: World, patient: Line) -> Waiter:
+    """It remembers its row as it was before its task ended and it was woken in vain; its polls do not read the row."""
+    waiters = patient.parked(5)
+    world.advance(LEASE_MS // 2)
+    patient.holders[0].renews()
+    last = waiters[-1]
+    assert isinstance(last.polls(), Position)
+    patient.service.gone.update(waiter.token for waiter in waiters)
+    patient.releases().run()
+    patient.service.gone.clear()
+    assert left_ms(patient)[-1] == pytest.approx(COMES_AGAIN_MS, abs=MARGIN_MS)
+    return last
+
+
+def test_a_waiter_whose_row_was_shortened_has_its_whole_row_again_when_it_parks_again(
+    patient: Line, shortened: Waiter
+) -> None:
+    assert shortened.stays_parked()
+    assert left_ms(patient)[-1] == pytest.approx(ROW_LEASE_MS, abs=MARGIN_MS)
+
+
+def test_a_waiter_whose_row_was_shortened_and_that_cannot_park_again_keeps_it_by_its_polls(
+    world: World, patient: Line, shortened: Waiter
+) -> None:
+    world.advance(COMES_AGAIN_MS // 2)
+    assert isinstance(shortened.polls(), Position)
+    assert left_ms(patient)[-1] == pytest.approx(LEASE_MS, abs=MARGIN_MS)
+
+
+def test_a_waiter_that_reads_its_row_while_it_is_being_shortened_has_its_whole_row_again(
+    world: World, patient: Line
+) -> None:
+    """The poll sees half of the transaction that shortens: the session, and not yet the row."""
+    (waiter,) = patient.parked()
+    parks = waiter.parks("the next token", 1)
+    parks.step()
+    parks.step()
+    waiter.process.client.update_item(
+        TableName=world.engine.table_name,
+        Key=row_key(patient.lock, waiter.place.ticket),
+        UpdateExpression="SET leaseUntilMs = :soon",
+        ExpressionAttributeValues={":soon": {"N": str(world.now_ms + COMES_AGAIN_MS)}},
+    )
+    assert parks.run().result is not None
+    assert left_ms(patient)[0] == pytest.approx(ROW_LEASE_MS, abs=MARGIN_MS)
 
 
 @pytest.mark.parametrize(("ends_in_ms", "is_shortened"), [(COMES_AGAIN_MS, False), (COMES_AGAIN_MS + MARGIN_MS, True)])

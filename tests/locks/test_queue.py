@@ -155,7 +155,7 @@ def test_a_row_that_is_extended_while_it_is_swept_is_not_overtaken(
     world.advance(LEASE_MS // 2 + MARGIN_MS)
     poll = carol.steps(behind.claim, lambda me: me.check_position(behind.seen.place))
     poll.step()
-    bob.steps(sleeper.claim, lambda me: me.extend(sleeper.seen.place)).to_the_end()
+    bob.steps(sleeper.claim, lambda me: me.extend(sleeper.seen.place, is_read=True)).to_the_end()
     assert isinstance(poll.to_the_end(), Position)
 
 

@@ -8,7 +8,7 @@ from locks.waiting_line import Held, as_its_owner, by_force, holds, item_of, pas
 
 from ticketlock import Grant, LockLost, LockName
 from ticketlock.locks._items import lock_key
-from ticketlock.locks._outcomes import Releasing
+from ticketlock.locks._outcomes import Releasing, hold_of
 
 pytestmark = pytest.mark.shows("lost requests")
 
@@ -69,6 +69,22 @@ def test_a_retried_release_succeeds_though_others_have_held_the_lock_since(
 
     alice.faults = [others_come_while_the_reply_is_lost]
     assert not held.releases().lease_was_over
+
+
+def test_a_clean_up_has_freed_a_suspended_lock_though_others_have_held_it_while_its_reply_was_lost(
+    world: World, alice: Process, bob: Process, lock: LockName
+) -> None:
+    held = holds(alice, lock)
+    alice.table.contend(held.claim, lambda me: me.suspend(held.token, world.now_ms + 10 * LEASE_MS))
+    item = item_of(alice, lock)
+    (holder,) = item.holders
+
+    def others_come_while_the_reply_is_lost(operation: str) -> None:
+        holds(bob, lock).releases()
+        reply_lost(operation)
+
+    alice.faults = [others_come_while_the_reply_is_lost]
+    assert alice.table.contend(held.claim, lambda me: me.free_suspended(hold_of(lock, holder, item)))
 
 
 def test_a_retried_release_succeeds_on_an_item_that_an_earlier_version_has_created(

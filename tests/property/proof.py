@@ -143,6 +143,7 @@ def main() -> None:
             (locks_at_random if asked.random else locks)(report, pool, slices)
         if asked.only != "locks":
             (units.search_at_random if asked.random else units.search)(report, pool, slices)
+    slices.join({"locks": Found.of, "units": units.Found.of})
     for failure in report.failures:
         report.console.print(failure, style="red", markup=False)
     report.console.print(f"{len(report.failures)} failures, {time.perf_counter() - began:.0f} s")

@@ -1,14 +1,15 @@
 """Random schedules in slices: what was searched of some code is kept in a file, and is not searched again.
 
 Each line of the file is a range of seeds with its figures and a digest of the code that they are of. Lines of other
-code are left as they are, and do not count. So a search can be ended at any time, begun again, and shared among days,
-also if pages or other tests change meanwhile.
+code do not count, and go when a search has ended. So a search can be ended at any time, begun again, and shared among
+days and machines, also if pages or other tests change meanwhile.
 """
 
 import hashlib
 import json
+import platform
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor, Future
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from property.failures import Counts
 from property.report import chunks
 
 C = TypeVar("C", bound=Counts[Any])
+_LAST_SEED = 10**9
 
 
 def digest_of_code(root: Path) -> str:
@@ -29,7 +31,7 @@ def digest_of_code(root: Path) -> str:
     imported = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
     tests = {Path(file) for file in imported if file is not None and Path(file).is_relative_to(root / "tests")}
     files = {*(root / "src").rglob("*.py"), *tests, root / "requirements.txt"}
-    digest = hashlib.sha256(sys.version.encode())
+    digest = hashlib.sha256(platform.python_version().encode())
     for file in sorted(files):
         digest.update(f"{file.relative_to(root)}\n{len(file.read_bytes())}\n".encode() + file.read_bytes())
     return digest.hexdigest()[:16]
@@ -69,20 +71,62 @@ class Slices:
             search: searches a range, in another process.
             made: makes a result of what was kept of it.
         """
-        for seeds in chunks(self.schedules, self.first):
-            known = self._known.get((world, seeds.start, seeds.stop))
-            if known is None:
-                result = pool.submit(search, seeds)
-                result.add_done_callback(partial(self._keep, world, seeds))
-            else:
-                result = Future()
-                result.set_result(made(known))
+        for known in self._known_of(world):
+            result: Future[C] = Future()
+            result.set_result(made(self._known[world, known.start, known.stop]))
             yield "", result
+        for seeds in self._unknown_of(world):
+            result = pool.submit(search, seeds)
+            result.add_done_callback(partial(self._keep, world, seeds))
+            yield "", result
+
+    def join(self, made: Mapping[str, Callable[[Any], Counts[Any]]]) -> None:
+        """Write ranges of each world that follow one another as one; afterwards the file has no other code's.
+
+        Args:
+            made: by the world, makes a result of what was kept of it.
+        """
+        if self.file is None or not self.file.exists():
+            return
+        every = Slices(0, _LAST_SEED, self.file, self.code)
+        lines = []
+        for world, make in made.items():
+            joined: list[tuple[range, Counts[Any]]] = []
+            for seeds in every._known_of(world):
+                found = make(every._known[world, seeds.start, seeds.stop])
+                if joined and joined[-1][0].stop == seeds.start:
+                    before, total = joined.pop()
+                    total.add(found)
+                    seeds, found = range(before.start, seeds.stop), total
+                joined.append((seeds, found))
+            lines += [self._line(world, *each) for each in joined]
+        whole = self.file.with_suffix(".joined")
+        whole.write_text("".join(lines))
+        whole.replace(self.file)
+
+    def _known_of(self, world: str) -> list[range]:
+        """Ranges that were searched before, of those that are asked for, none in another; the longest of each seed."""
+        ranges: list[range] = []
+        for of, start, stop in sorted(self._known, key=lambda each: (each[1], -each[2])):
+            after = ranges[-1].stop if ranges else self.first
+            if of == world and after <= start and stop <= self.first + self.schedules:
+                ranges.append(range(start, stop))
+        return ranges
+
+    def _unknown_of(self, world: str) -> Iterator[range]:
+        """The ranges between those."""
+        at, end = self.first, self.first + self.schedules
+        for known in [*self._known_of(world), range(end, end)]:
+            yield from chunks(known.start - at, at)
+            at = known.stop
 
     def _keep(self, world: str, seeds: range, done: Future[C]) -> None:
         if self.file is None or done.cancelled() or done.exception() is not None:
             return
-        told = {"code": self.code, "world": world, "from": seeds.start, "to": seeds.stop}
         with self.file.open("a") as file:
             # It begins with the end of a line: the one before may have been broken off.
-            file.write(f"\n{json.dumps({**told, 'found': done.result().told()})}\n")
+            file.write("\n" + self._line(world, seeds, done.result()))
+
+    def _line(self, world: str, seeds: range, found: Counts[Any]) -> str:
+        told = {"code": self.code, "world": world, "from": seeds.start, "to": seeds.stop, "found": found.told()}
+        return json.dumps(told) + "\n"

@@ -74,6 +74,26 @@ def test_a_line_that_was_broken_off_is_searched_again(tmp_path: Path) -> None:
     assert search(Slices(0, 500, file, "one"))[0] == []
 
 
+def test_ranges_that_follow_one_another_are_joined_and_still_count(tmp_path: Path) -> None:
+    file = tmp_path / "slices.jsonl"
+    for first in (0, 250, 1_000):
+        search(Slices(first, 250, file, "one"))
+    search(Slices(0, 250, file, "another"))
+    Slices(0, 0, file, "one").join({"units": Found.of, "locks": Found.of})
+    assert len(file.read_text().splitlines()) == 2
+    seeds, total = search(Slices(0, 1_250, file, "one"))
+    assert seeds == list(range(500, 1_000))
+    assert (total.schedules, total.steps, total.struck["late"]) == (1_250, 12_500, 1_250)
+
+
+def test_a_part_of_a_range_that_was_joined_is_searched_again_and_the_range_stays(tmp_path: Path) -> None:
+    file = tmp_path / "slices.jsonl"
+    for schedules in (1_000, 250):
+        search(Slices(0, schedules, file, "one"))
+        Slices(0, 0, file, "one").join({"units": Found.of})
+    assert search(Slices(0, 1_000, file, "one"))[0] == []
+
+
 def test_a_failure_that_was_found_is_kept(tmp_path: Path) -> None:
     file = tmp_path / "slices.jsonl"
 

@@ -171,7 +171,7 @@ def _still_waiting(me: Contender, place: Place) -> Steps[Position | None]:
             return None
     elif queue.surely_lacks(place.ticket):
         return None
-    kept = yield from me.extend(place)
+    kept = yield from me.extend(place, is_read=bool(queue.mine))
     if kept is None:
         return None
     yield from me.wake_if_idle(queue)

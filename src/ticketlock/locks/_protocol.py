@@ -63,6 +63,8 @@ _STALE_TOKENS = 3
 PATIENCE_TO_WAKE_MS = 1_500
 # A waiter between two tasks parks or polls again within seconds, and extends its row.
 COMES_AGAIN_MS = 60_000
+# Two processes know the table's time as well as that.
+_TIMES_DIFFER_MS = 5_000
 _BY_CHARACTERS = 1_024
 # The attributes of a session that `TicketLock.grant_use` lets a client read; not the token of a heartbeat.
 READ_TO_WAKE = ("pk", "sk", "wakeUpToken")
@@ -347,7 +349,7 @@ class Contender:
                     if grant is not None:
                         return grant
                 continue
-            kept = yield from self.extend(place)
+            kept = yield from self.extend(place, is_read=bool(queue.mine))
             if kept is None:
                 return (yield from self._joined(again=True))
             is_next = bool(queue.mine) and ahead == 0
@@ -519,8 +521,7 @@ class Contender:
                 # Later releases have overwritten the record. A forced release would still be recorded, so the owner
                 # released it or, if its lease had ended, a grant removed it; unless the item was deleted since.
                 tried_before = releasing.tried_before or reply.repeated
-                is_recorded = found is not None and found.last_release is not None and found.tokens_after < token
-                is_own = tried_before and is_recorded and (in_time or releasing.in_place)
+                is_own = tried_before and _has_records_since(found, token) and (in_time or releasing.in_place)
             if is_own:
                 return Released(held_ms, lease_was_over=not in_time)
             if in_time:
@@ -556,8 +557,15 @@ class Contender:
         # The same for every clean-up after this execution: whichever has freed it, it is free.
         freeing = Releasing(by=f"after {held.owner}"[:_BY_CHARACTERS])
         reply = yield from self.send(write.free_suspended(self.claim, held, freeing, mean_hold_ms, self.now))
-        item = self._for_me(reply.item)
-        return reply.applied or (item is not None and item.freed_by(held.fencing_token) == freeing.by)
+        if reply.applied:
+            return True
+        token, found = held.fencing_token, self._for_me(reply.item)
+        freed_by = found.freed_by(token) if found is not None else None
+        if freed_by is not None:
+            return freed_by == freeing.by
+        # As of a release: later ones have overwritten the record.
+        is_free = self._held_with(found, token) is None
+        return is_free and reply.repeated and _has_records_since(found, token)
 
     def wake_next(self) -> Steps[int]:
         """Wake as many of the first in line as may take the lock; none if this contender does not wake: they poll.
@@ -662,12 +670,19 @@ class Contender:
             revived |= not reply.applied and reply.item is not None
         return revived
 
-    def extend(self, place: Place) -> Steps[Place | None]:
+    def extend(self, place: Place, *, is_read: bool) -> Steps[Place | None]:
         """Extend my row if less than ``row_kept_ms`` is left of its lease; None if the row was deleted.
 
-        However long a waiter sleeps, a quarter of the lease remains for a late poll.
+        However long a waiter sleeps, a quarter of the lease remains for a late poll. Whose task may have ended, and so
+        whose row may have been shortened, makes sure by a write: what it remembers may be from before, and what it has
+        read too, if somebody was shortening it just then.
+
+        Args:
+            is_read: whether this poll has read the row; otherwise its end is what the waiter remembers.
         """
-        if place.lease_until_ms - self.now.latest_ms > self.row_kept_ms:
+        left_ms = place.lease_until_ms - self.now.latest_ms
+        is_known = self.claim.session is None or (is_read and left_ms <= COMES_AGAIN_MS + _TIMES_DIFFER_MS)
+        if is_known and left_ms > self.row_kept_ms:
             return place
         built = self.now
         reply = yield from self.send(write.extend_row(self.claim, place.ticket, built, self.row_lease_ms))
@@ -796,6 +811,11 @@ def hold_times(held: Hold, now: Moment) -> tuple[int, int]:
     if held.mean_hold_ms is None:
         return held_ms, held_ms
     return held_ms, min(held_ms, (3 * held.mean_hold_ms + held_ms) // 4)
+
+
+def _has_records_since(item: LockItem | None, fencing_token: int) -> bool:
+    """Whether an item has recorded releases since before this grant: it was not deleted since."""
+    return item is not None and item.last_release is not None and item.tokens_after < fencing_token
 
 
 def _that_many_live(wanted: int) -> Callable[[Queue], bool]:

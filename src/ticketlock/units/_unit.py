@@ -263,7 +263,8 @@ class Unit(UnitFace):
             values, names, condition: as for ``put``.
             blind: send the update as it is, without reading the item first: two units that only increment do not
                 conflict then. The condition is evaluated at the commit. The item is read first all the same if the
-                result might be too large, if the update writes the key of an index, or if it only removes.
+                result might be too large, if the update writes the key of an index or only removes, in a guarded table,
+                and at ``READ_LOCK``.
 
         Returns:
             The item after the update; None with ``blind=True``. An empty one if the unit is ``repeated``.
