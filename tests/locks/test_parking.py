@@ -242,20 +242,35 @@ def test_a_waiter_whose_row_was_shortened_and_that_cannot_park_again_keeps_it_by
     assert left_ms(patient)[-1] == pytest.approx(LEASE_MS, abs=MARGIN_MS)
 
 
-def test_a_waiter_that_reads_its_row_while_it_is_being_shortened_has_its_whole_row_again(
-    world: World, patient: Line
+def ends_in(waiter: Waiter, ms: int) -> None:
+    """Let its row end then."""
+    waiter.process.client.update_item(
+        TableName=waiter.process.world.engine.table_name,
+        Key=row_key(waiter.claim.lock, waiter.place.ticket),
+        UpdateExpression="SET leaseUntilMs = :end",
+        ExpressionAttributeValues={":end": {"N": str(waiter.process.world.now_ms + ms)}},
+    )
+
+
+@pytest.mark.parametrize(("ms", "is_written"), [(COMES_AGAIN_MS, False), (COMES_AGAIN_MS + 10_000, True)])
+def test_a_parked_waiter_that_reads_its_row_extends_it_only_if_it_could_be_shortened(
+    world: World, ms: int, is_written: bool
 ) -> None:
+    line = Line(world, row_lease_ms=COMES_AGAIN_MS + 12_000).held()
+    waiter = line.waiter()
+    ends_in(waiter, ms)
+    before = left_ms(line)
+    assert waiter.stays_parked()
+    assert (left_ms(line) != before) is is_written
+
+
+def test_a_waiter_that_reads_its_row_while_it_is_being_shortened_has_its_whole_row_again(patient: Line) -> None:
     """The poll sees half of the transaction that shortens: the session, and not yet the row."""
     (waiter,) = patient.parked()
     parks = waiter.parks("the next token", 1)
     parks.step()
     parks.step()
-    waiter.process.client.update_item(
-        TableName=world.engine.table_name,
-        Key=row_key(patient.lock, waiter.place.ticket),
-        UpdateExpression="SET leaseUntilMs = :soon",
-        ExpressionAttributeValues={":soon": {"N": str(world.now_ms + COMES_AGAIN_MS)}},
-    )
+    ends_in(waiter, COMES_AGAIN_MS)
     assert parks.run().result is not None
     assert left_ms(patient)[0] == pytest.approx(ROW_LEASE_MS, abs=MARGIN_MS)
 
