@@ -131,9 +131,9 @@ def test_a_heartbeat_that_keeps_failing_stops_the_work_when_its_lease_ends(open_
 
 @pytest.mark.shows("liveness")
 @pytest.mark.parametrize("function", ["TakeTicket", "CheckPosition", "Release"])
-def test_a_lost_reply_does_no_harm(open_stage: Open, function: str) -> None:
-    work = Work(seconds=0.3)
-    stage = open_stage(work)
+def test_a_lost_reply_does_no_harm(open_stage: Open, work: Work, function: str) -> None:
+    after = Work(seconds=0.3, runs=work.runs)
+    stage = open_stage({"work": work, "next": after})
     lost: set[str] = set()
 
     def lose_once(event: dict[str, Any]) -> None:
@@ -143,10 +143,14 @@ def test_a_lost_reply_does_no_harm(open_stage: Open, function: str) -> None:
             raise ServiceError("ServiceException", 500)
 
     stage.function(function).after = lose_once
-    arns = [stage.start(ENTITY) for _ in range(3)]
-    assert {stage.machine.wait(arn).status for arn in arns} == {"SUCCEEDED"}
-    assert lost
-    assert work.overlaps() == []
+    holder = stage.hold(ENTITY)
+    waiters = [stage.start(ENTITY, function="next") for _ in range(2)]
+    for waiter in waiters:
+        stage.machine.wait_until_entered(waiter, "WaitForTurn")
+    work.finish.set()
+    assert {stage.machine.wait(arn).status for arn in (holder, *waiters)} == {"SUCCEEDED"}
+    assert lost >= set(waiters)
+    assert (len(work.runs), work.overlaps()) == (3, [])
     assert stage.is_free(ENTITY)
 
 
