@@ -73,7 +73,8 @@ def observed(step: Callable[[Mapping[str, Any]], Step]) -> Handler:
 
 def _execution(event: Mapping[str, Any]) -> str:
     if "detail" in event:
-        return str(event["detail"]["executionArn"])
+        # Of a durable execution, or else of a workflow's.
+        return str(event["detail"].get("durableExecutionArn") or event["detail"]["executionArn"])
     return str(event.get("execution") or event["turn"]["session"]["execution"])
 
 

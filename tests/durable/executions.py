@@ -8,10 +8,12 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import clean_up
 from aws_durable_execution_sdk_python import DurableContext, durable_execution
 from aws_durable_execution_sdk_python.lambda_service import ErrorObject, InvocationStatus
 from aws_durable_execution_sdk_python_testing.executor import Executor
 from aws_durable_execution_sdk_python_testing.runner import DurableFunctionTestResult, DurableFunctionTestRunner
+from kit.functions import functions_over
 from kit.places import until
 
 from ticketlock import LockClient, LockName, LockTable
@@ -19,7 +21,6 @@ from ticketlock.durable import DurableLocks, LockedStep
 from ticketlock.locks import Holder, Row
 from ticketlock.testing import MemoryDynamoDB
 from ticketlock.testing.durable import LocalLambda
-from ticketlock.workflow import Workflow
 
 # The runner waits for 5 s after an invocation that has failed.
 Executor.RETRY_BACKOFF_SECONDS = 0
@@ -126,10 +127,15 @@ class Executions:
         self.runner._executor.on_timed_out(arn, ErrorObject.from_message("too long"))
 
     def ended(self, arn: str, status: str = "STOPPED") -> Any:
-        """What the clean-up does with the status event of an execution."""
+        """What the function that cleans up logs of the status event of an execution.
+
+        https://docs.aws.amazon.com/lambda/latest/dg/durable-monitoring.html
+        """
         detail = {"durableExecutionArn": arn, "status": status, "endTimestamp": datetime.now(UTC).isoformat()}
-        event = {"source": "aws.lambda", "detail": detail}
-        return Workflow(self.locks.table).clean_up(event, state_machine="of no one", lease_ms=1_000).keys
+        event = {"source": "aws.lambda", "detail-type": "Durable Execution Status Change", "detail": detail}
+        with functions_over(self.locks.table, lease_s=1) as lines:
+            clean_up.handler(event, None)
+        return json.loads(lines.getvalue())
 
     def operations(self, arn: str) -> list[tuple[str, str]]:
         """The names and states of an execution's operations."""

@@ -46,7 +46,8 @@ def test_the_event_of_a_waiters_end_frees_its_place(executions: Make, status: st
     with world.client() as locks, locks.acquire("order"):
         first, second = two_wait(world)
         ends(world, first, status)
-        assert world.ended(first, status)["CleanedUpPlaces"] == 1
+        told = world.ended(first, status)
+        assert (told["CleanedUpPlaces"], told["execution"]) == (1, first)
         assert len(world.rows()) == 1
     assert world.result(second) == "over"
     assert world.order == ["second"]

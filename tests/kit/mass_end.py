@@ -10,7 +10,6 @@ import heapq
 import io
 import itertools
 import json
-import os
 import threading
 import uuid
 from collections import Counter, deque
@@ -18,11 +17,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import _observed
 import clean_up
 from botocore.exceptions import ClientError
 from kit.awaited import Sending
 from kit.events import MACHINE, execution_arn, step_event, turn_of
+from kit.functions import functions_over
 
 from ticketlock import LockTable
 from ticketlock.testing import ManualClock, MemoryDynamoDB
@@ -202,11 +201,6 @@ class MassEnd:
         states = slow(self.step_functions, self.turns.sleep, STEP_FUNCTIONS_S, lambda name: self._count("calls", name))
         table = self._table(client, states)
         table.now()  # As in a function's initialisation.
-        os.environ |= {"TABLE_NAME": "locks", "STATE_MACHINE_ARN": MACHINE, "LEASE_SECONDS": "60"}
-        lines: Any = _observed.logger.registered_handler
-        lines.stream = io.StringIO()
-        _observed.workflow.cache_clear()
-        _observed.workflow()._table = table
 
         def container() -> None:
             while queue:
@@ -219,12 +213,9 @@ class MassEnd:
                     each.error = error
                 each.late_s = self.turns.now_s - began_s - arrives_s
 
-        try:
-            # Metrics are written to stdout.
-            with contextlib.redirect_stdout(io.StringIO()):
-                self.turns.run([container] * concurrency)
-        finally:
-            _observed.workflow.cache_clear()
+        # Metrics are written to stdout.
+        with functions_over(table), contextlib.redirect_stdout(io.StringIO()):
+            self.turns.run([container] * concurrency)
 
     def rows(self) -> int:
         """How many queue rows there still are."""

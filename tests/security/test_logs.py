@@ -23,7 +23,7 @@ import take_ticket
 import wait_for_wake_up
 from botocore.exceptions import ClientError
 from kit.command import Command
-from kit.events import MACHINE
+from kit.functions import functions_over
 from kit.places import Moved
 from kit.step_functions import TaskService
 from security.workflows import FUNCTION, LEASE_S, TARGET, Execution, Table
@@ -113,26 +113,13 @@ class Functions:
 
 
 @pytest.fixture
-def functions(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Functions]:
-    for name, value in {
-        "TABLE_NAME": "locks",
-        "STATE_MACHINE_ARN": MACHINE,
-        "LEASE_SECONDS": str(LEASE_S),
-        "POWERTOOLS_SERVICE_NAME": "lock",
-    }.items():
-        monkeypatch.setenv(name, value)
-    lines = io.StringIO()
-    monkeypatch.setattr(_observed.logger.registered_handler, "stream", lines)
-    level = _observed.logger.log_level
-    _observed.logger.setLevel("DEBUG")
-    _observed.workflow.cache_clear()
+def functions(capsys: pytest.CaptureFixture[str]) -> Iterator[Functions]:
     table = Table(SystemClocks())
-    over = _observed.workflow()._table
-    table.memory.serve(over.client)
-    table.tasks.serve(over._clients["stepfunctions"])
-    yield Functions(table, lines, capsys)
-    _observed.logger.setLevel(level)
-    _observed.workflow.cache_clear()
+    with functions_over(lease_s=LEASE_S, level="DEBUG") as lines:
+        over = _observed.workflow()._table
+        table.memory.serve(over.client)
+        table.tasks.serve(over._clients["stepfunctions"])
+        yield Functions(table, lines, capsys)
 
 
 def test_the_functions_log_no_other_owner_and_no_task_token(functions: Functions) -> None:
