@@ -42,7 +42,7 @@ REASONS: Mapping[str, str] = {
 
 WILDCARDS: Mapping[str, str] = {
     "services": "X-Ray, the delivery of logs, and EC2 where Lambda makes network interfaces, name no resources.",
-    "executions": "Executions have names of their own; the state machine is named.",
+    "executions": "Executions have names of their own; their state machine or durable function is named.",
     "indexes": "An index shows what its table has, which may be read.",
 }
 """Why a resource of a policy has a wildcard, by what it stands for."""

@@ -4,25 +4,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from aws_cdk import App, Duration, Environment, Stack
+from aws_cdk import App, Environment, Stack
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_stepfunctions as sfn
-from kit.stacks import allowed, function
+from kit.stacks import allowed, durable, function
 from ticketlock_cdk import TicketLock
 
 WAKES = "lambda:SendDurableExecutionCallbackSuccess"
 ANSWERING = ("take_ticket", "wait_for_wake_up", "check_position", "heartbeat", "release", "clean_up")
-
-
-def durable(stack: Stack, id: str = "Durable") -> lambda_.Function:
-    return lambda_.Function(
-        stack,
-        id,
-        runtime=lambda_.Runtime.PYTHON_3_13,
-        handler="index.handler",
-        code=lambda_.Code.from_inline("def handler(event, context): ..."),
-        durable_config=lambda_.DurableConfig(execution_timeout=Duration.days(7)),
-    )
 
 
 @pytest.fixture(scope="module")

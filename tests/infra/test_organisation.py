@@ -11,7 +11,7 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from cdk_nag import AwsSolutionsChecks
-from kit.stacks import machine
+from kit.stacks import durable, machine
 from ticketlock_cdk import TicketLock, TicketlockStack, TransactionTables
 from ticketlock_cdk.nag import acknowledge_wildcard
 
@@ -120,6 +120,7 @@ def test_no_stack_of_several_has_a_finding_because_of_the_constructs(tmp_path):
     units.grant_reads(worker)
     lock = TicketLock(constructs, "Lock")
     lock.grant_use(worker)
+    lock.attach_durable(durable(functions, role=worker))
     workflow = machine(
         workflows,
         logs={"destination": logs.LogGroup(workflows, "Logs"), "level": sfn.LogLevel.ALL},

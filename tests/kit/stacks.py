@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import boto3
+from aws_cdk import Duration
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_stepfunctions as sfn
 
@@ -47,6 +48,12 @@ def function(scope: Any, id: str = "Work", **more: Any) -> lambda_.Function:
     code = lambda_.Code.from_inline("def handler(event, _context): ...")
     runtime = lambda_.Runtime.PYTHON_3_14
     return lambda_.Function(scope, id, runtime=runtime, handler="index.handler", code=code, **more)
+
+
+def durable(scope: Any, id: str = "Durable", **more: Any) -> lambda_.Function:
+    """A durable function of the user's."""
+    config = lambda_.DurableConfig(execution_timeout=Duration.days(7))
+    return function(scope, id, durable_config=config, **more)
 
 
 def said_by(asset: Path, code: str) -> str:

@@ -360,6 +360,8 @@ def grant_durable(
         for room in grantee.room_for(actions_on_it, function, LONGEST_MACHINE_ARN):
             told = iam.Grant.add_to_principal(grantee=room, actions=actions_on_it, resource_arns=[arn])
             grant = grant.combine(told)
+            if isinstance(room, iam.Policy | iam.ManagedPolicy):
+                acknowledge_wildcard(room, "executions", arn)
     return grant
 
 

@@ -49,7 +49,9 @@ class TicketLock(LockMetrics, Construct):
         lease: how long a grant lasts without renewal: whole, even seconds, 10 to 604,800; renewed at its half-life.
         row_lease: how long a place far behind in the queue lasts without renewal: whole, even seconds, from the lease
             to 604,800; by default ten minutes, or the lease if it is longer. Not used with polling.
-        poll: the longest sleep of the front waiter: whole seconds, at least 1, at most half the lease.
+        poll: how long the first in line sleeps at most, if it polls, and if it is woken while the holder's lease or its
+            own record wait is about to end: whole seconds, at least 1, at most half the lease. If it polls, longer
+            after waits of more than an hour.
         default_record_wait: the record wait of an execution whose input has no ``recordWaitSeconds``.
         permits: how many may hold a lock at once, for executions and fragments that do not set it themselves: 1 to
             100. A deployment may change it: from then on each lock of such executions has the new number. Executions
@@ -77,7 +79,8 @@ class TicketLock(LockMetrics, Construct):
             functions.
         encryption_key: your KMS key for a new table, the logs, the dead letters, and the state machines: their
             definitions and the histories of their executions. An existing table keeps its own.
-        vpc: a network for the functions, from which they must reach DynamoDB and Step Functions.
+        vpc: a network for the functions, from which they must reach DynamoDB and Step Functions, and Lambda if durable
+            functions are attached.
         vpc_subnets: which of its subnets.
         security_groups: those of the functions; by default a new one without inbound rules.
         memory_size: the functions' memory, in MB: 256 to 10,240. More is faster, and costs more.
