@@ -35,7 +35,7 @@ _WHAT_TO_DO = {
 }
 _OTHER_ERRORS = {
     "LockLost": f"acquire it, and {_AGAIN}",
-    "OutcomeUnknown": f"`units.outcome` if it has a name; otherwise {_READ}",
+    "OutcomeUnknown": f"`units.outcome` if it has a name, `units.resume` if it was saved; otherwise {_READ}",
     "UnsupportedFormat": "upgrade",
     "TableError": f"correct what it names, or {_AGAIN}",
 }
