@@ -50,8 +50,6 @@ _OF_CONTEXT_ALONE = {
     "transactions": "also deploy a `TransactionTables`, with the same settings",
     "workflows": "the state machines that save units, to attach",
 }
-
-
 _NOT_IN_CONTEXT = {"reserve_concurrency": "set by `clean_up_concurrency`, if that is a number"}
 
 
@@ -64,14 +62,8 @@ def settings() -> str:
         for name, (says, default) in properties.items():
             names = [each for each in _IN_CONTEXT.get(name, (name,)) if each in context]
             forms = [f"`{each}` {context.pop(each)}".strip() if each != name else context.pop(each) for each in names]
-            rows.append(
-                (
-                    f"`{name}`",
-                    whose + says,
-                    default,
-                    "; ".join(forms) if names else _NOT_IN_CONTEXT.get(name, "not by `-c`"),
-                )
-            )
+            said = "; ".join(forms) if names else _NOT_IN_CONTEXT.get(name, "not by `-c`")
+            rows.append((f"`{name}`", whose + says, default, said))
     rows += [("", says, "", f"`{name}` {context.pop(name)}".strip()) for name, says in _OF_CONTEXT_ALONE.items()]
     assert not context, f"no row has {list(context)}"
     return _table(rows)
