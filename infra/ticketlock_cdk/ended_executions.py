@@ -1,6 +1,10 @@
-"""Rules that invoke a function whenever an execution of a watched state machine fails, times out or is stopped."""
+"""Rules that invoke a function after executions: of a state machine if they fail, time out or are stopped; of a durable
+function whenever they end.
+"""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from aws_cdk import Duration, Token
 from aws_cdk import aws_events as events
@@ -10,19 +14,62 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
-from constructs import Construct
+from constructs import Construct, IConstruct
 
 from ticketlock_cdk.either_stack import scopes_of
 from ticketlock_cdk.nag import acknowledge
 from ticketlock_cdk.tables import let_send
 
-_ENDS = ["FAILED", "TIMED_OUT", "ABORTED"]
-# A pattern has at most 2,048 characters, and an ARN with its quotes and comma at most about 150:
+# A pattern has at most 2,048 characters, and an ARN with its quotes and comma at most about 150, as a prefix 165:
 # https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-quota.html
 _MACHINES_A_RULE = 12
+_FUNCTIONS_A_RULE = 10
 # Each rule needs a statement in the function's own policy, which has at most 20 KB:
 # https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html
 _MOST_RULES = 40
+
+
+@dataclass(frozen=True)
+class _WhatEnds:
+    """Executions of one kind, as EventBridge tells of their ends.
+
+    Attributes:
+        of: what they are executions of, for messages.
+        source, detail_type, ends: what the events have.
+        field: which field names what they are executions of.
+        a_rule: how many of these share a rule.
+        suffix: of the rules' ids.
+    """
+
+    of: str
+    source: str
+    detail_type: str
+    ends: Sequence[str]
+    field: str
+    a_rule: int
+    suffix: str = ""
+
+
+# https://docs.aws.amazon.com/step-functions/latest/dg/eventbridge-integration.html
+_OF_MACHINES = _WhatEnds(
+    "machine",
+    "aws.states",
+    "Step Functions Execution Status Change",
+    ("FAILED", "TIMED_OUT", "ABORTED"),
+    "stateMachineArn",
+    _MACHINES_A_RULE,
+)
+# Also successes: a branch may have been suspended when its siblings were enough.
+# https://docs.aws.amazon.com/lambda/latest/dg/durable-monitoring.html
+_DURABLE = _WhatEnds(
+    "function",
+    "aws.lambda",
+    "Durable Execution Status Change",
+    ("SUCCEEDED", "FAILED", "TIMED_OUT", "STOPPED"),
+    "functionArn",
+    _FUNCTIONS_A_RULE,
+    "OfDurable",
+)
 
 UNQUALIFIED = "the ARN of a state machine, without a version, an alias or a Map's label"
 """What ``is_named_by_events`` allows, for messages."""
@@ -72,7 +119,7 @@ class EndedExecutions:
         self._dead_letter_queue = dead_letter_queue
         self._rule_id = rule_id
         self._what = what
-        self._rules: dict[str, tuple[Sequence[events.Rule], int]] = {}
+        self._rules: dict[tuple[str, str], tuple[Sequence[events.Rule], int]] = {}
         self._number_of_rules = 0
 
     def watch(self, place: Construct, machine: sfn.IStateMachine) -> None:
@@ -83,52 +130,38 @@ class EndedExecutions:
         Raises:
             ValueError: there are too many rules; names the machine.
         """
-        rules, machines = self._rules.get(place.node.path, ((), _MACHINES_A_RULE))
-        if machines == _MACHINES_A_RULE:
-            rules, machines = self._new_rules(place, machine), 0
-        for rule in rules:
-            rule.add_event_pattern(detail={"stateMachineArn": [machine.state_machine_arn]})
-        self._rules[place.node.path] = (rules, machines + 1)
+        self._watch(_OF_MACHINES, place, machine, machine.state_machine_arn)
 
     def watch_durable(self, place: Construct, function: lambda_.IFunction) -> None:
-        """Invoke the function after the executions of a durable function, of any version: also after those that have
-        succeeded, since a branch may have been suspended when its siblings were enough.
+        """The same after the executions of a durable function, of any version."""
+        self._watch(_DURABLE, place, function, {"prefix": f"{function.function_arn}:"})
 
-        https://docs.aws.amazon.com/lambda/latest/dg/durable-monitoring.html
-        """
-        rule = events.Rule(
-            place,
-            f"{self._rule_id}OfDurable",
-            event_pattern=events.EventPattern(
-                source=["aws.lambda"],
-                detail_type=["Durable Execution Status Change"],
-                detail={
-                    "status": ["SUCCEEDED", "FAILED", "TIMED_OUT", "STOPPED"],
-                    "functionArn": [{"prefix": f"{function.function_arn}:"}],
-                },
-            ),
-        )
-        queue = sqs.Queue.from_queue_arn(rule, "DeadLetters", self._dead_letter_queue.queue_arn)
-        rule.add_target(targets.LambdaFunction(self._function, dead_letter_queue=queue))
+    def _watch(self, kind: _WhatEnds, place: Construct, of: IConstruct, named: Any) -> None:
+        key = (place.node.path, kind.of)
+        rules, watched = self._rules.get(key, ((), kind.a_rule))
+        if watched == kind.a_rule:
+            rules, watched = self._new_rules(kind, place, of), 0
+        for rule in rules:
+            rule.add_event_pattern(detail={kind.field: [named]})
+        self._rules[key] = (rules, watched + 1)
 
-    def _new_rules(self, place: Construct, machine: sfn.IStateMachine) -> Sequence[events.Rule]:
+    def _new_rules(self, kind: _WhatEnds, place: Construct, of: IConstruct) -> Sequence[events.Rule]:
         if self._number_of_rules == _MOST_RULES:
             raise ValueError(
-                f"machine is {machine.node.path}, whose {self._what} would need one rule more than {_MOST_RULES}; "
-                f"allowed: as many as these have room for, each for {_MACHINES_A_RULE} machines of one stack"
+                f"{kind.of} is {of.node.path}, whose {self._what} would need one rule more than {_MOST_RULES}; "
+                f"allowed: as many as these have room for, each for {kind.a_rule} {kind.of}s of one stack"
             )
         self._number_of_rules += 1
-        return [self._new_rule(scope) for scope in scopes_of(place)]
+        return [self._new_rule(kind, scope) for scope in scopes_of(place)]
 
-    def _new_rule(self, scope: Construct) -> events.Rule:
-        is_first = scope.node.try_find_child(self._rule_id) is None
+    def _new_rule(self, kind: _WhatEnds, scope: Construct) -> events.Rule:
+        id = f"{self._rule_id}{kind.suffix}"
+        is_first = scope.node.try_find_child(id) is None
         rule = events.Rule(
             scope,
-            self._rule_id if is_first else f"{self._rule_id}{self._number_of_rules}",
+            id if is_first else f"{id}{self._number_of_rules}",
             event_pattern=events.EventPattern(
-                source=["aws.states"],
-                detail_type=["Step Functions Execution Status Change"],
-                detail={"status": _ENDS},
+                source=[kind.source], detail_type=[kind.detail_type], detail={"status": list(kind.ends)}
             ),
         )
         # By its ARN: the rule may be in another stack, and the queue's own policy cannot name it.

@@ -1,11 +1,14 @@
-"""The user's KMS key for what Step Functions keeps of state machines: definitions, and histories of executions.
+"""The user's KMS key for what Step Functions keeps of state machines: definitions, and histories of executions; and for
+the state of durable executions.
 
 https://docs.aws.amazon.com/step-functions/latest/dg/encryption-at-rest.html
+https://docs.aws.amazon.com/lambda/latest/dg/durable-configuration.html
 """
 
 from aws_cdk import Stack, Token
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
+from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
@@ -40,9 +43,18 @@ def key_arn_of(machine: sfn.StateMachine) -> str | None:
     """The ARN of the key with which a user's machine is encrypted; None if it has none, or only an alias is known."""
     resource = machine.node.default_child
     assert isinstance(resource, sfn.CfnStateMachine)
-    arn = getattr(resource.encryption_configuration, "kms_key_id", None)
-    is_known = isinstance(arn, str) and (Token.is_unresolved(arn) or ":key/" in arn)
-    return arn if is_known else None
+    return _known(getattr(resource.encryption_configuration, "kms_key_id", None))
+
+
+def key_arn_of_durable(function: lambda_.Function) -> str | None:
+    """The ARN of the key with which a durable function's executions are encrypted; None likewise."""
+    resource = function.node.default_child
+    assert isinstance(resource, lambda_.CfnFunction)
+    return _known(getattr(resource.durable_config, "kms_key_arn", None))
+
+
+def _known(arn: object) -> str | None:
+    return arn if isinstance(arn, str) and (Token.is_unresolved(arn) or ":key/" in arn) else None
 
 
 def let_log_delivery_decrypt(key: kms.IKey, scope: Construct) -> None:

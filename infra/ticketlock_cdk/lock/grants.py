@@ -10,7 +10,7 @@ moves statements that do not fit in there into managed policies, one by one: so 
 resources.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from typing import Any
 
@@ -25,10 +25,13 @@ from constructs import Construct, IConstruct
 from ticketlock.locks import READ_TO_WAKE
 from ticketlock_cdk.either_stack import either_stack
 from ticketlock_cdk.lock.lock_functions import Environment, environment_of
-from ticketlock_cdk.machine_keys import key_arn_of
+from ticketlock_cdk.machine_keys import key_arn_of, key_arn_of_durable
 from ticketlock_cdk.nag import acknowledge_wildcard
 from ticketlock_cdk.policies import LONGEST_MACHINE_ARN, Policies, Room, is_attached
 from ticketlock_cdk.tables import TO_SEND, let_read, let_write
+
+# Actions on a resource, and its ARN.
+_Named = tuple[Sequence[str], IConstruct, str]
 
 _RESOURCES_A_STATEMENT = 12
 
@@ -332,13 +335,9 @@ def grant_use(grantee: Grantee, *, table: dynamodb.ITable, machines: Sequence[sf
     """
     grant = _on_table(grantee, table, _USE, _LOCKS_ONLY)
     grant = grant.combine(_on_table(grantee, table, ("dynamodb:Query",), _TO_WAKE))
-    keys = {arn: machine for machine in machines if (arn := key_arn_of(machine))}
-    if table.encryption_key is not None:
-        keys.pop(table.encryption_key.key_arn, None)
     wakes = [(["states:SendTaskSuccess"], machine, machine.state_machine_arn) for machine in machines]
-    for actions, machine, arn in [*wakes, *((list(TO_SEND), machine, arn) for arn, machine in keys.items())]:
-        for room in grantee.room_for(actions, machine, LONGEST_MACHINE_ARN):
-            grant = grant.combine(iam.Grant.add_to_principal(grantee=room, actions=actions, resource_arns=[arn]))
+    keys = _keys(table, {key_arn_of(machine): machine for machine in machines})
+    grant = _on_named(grant, grantee, [*wakes, *keys])
     return _with_key(grant, grantee, table, let_write)
 
 
@@ -347,22 +346,17 @@ def grant_durable(
     *,
     table: dynamodb.ITable,
     machines: Sequence[sfn.StateMachine],
-    functions: Sequence[lambda_.IFunction],
+    functions: Sequence[lambda_.Function],
 ) -> iam.Grant:
     """Let a durable function hold locks, keep its own sessions, wake the next one in line, also of its own kind, and
     ask whether the execution has ended that holds the lock suspended.
     """
     grant = grant_use(grantee, table=table, machines=machines)
     grant = grant.combine(_on_table(grantee, table, _ALSO_OF_SESSIONS))
-    for function in functions:
-        arn = f"{function.function_arn}:*"
-        actions_on_it = [WAKES_DURABLE, "lambda:GetDurableExecution"]
-        for room in grantee.room_for(actions_on_it, function, LONGEST_MACHINE_ARN):
-            told = iam.Grant.add_to_principal(grantee=room, actions=actions_on_it, resource_arns=[arn])
-            grant = grant.combine(told)
-            if isinstance(room, iam.Policy | iam.ManagedPolicy):
-                acknowledge_wildcard(room, "executions", arn)
-    return grant
+    tells = [WAKES_DURABLE, "lambda:GetDurableExecution"]
+    executions = [(tells, function, f"{function.function_arn}:*") for function in functions]
+    keys = _keys(table, {key_arn_of_durable(function): function for function in functions})
+    return _on_named(grant, grantee, [*executions, *keys])
 
 
 def grant_fence(grantee: Grantee, *, table: dynamodb.ITable) -> iam.Grant:
@@ -412,6 +406,22 @@ def _on_table(
             grantee=to, actions=list(actions), resource_arns=[table.table_arn], conditions=conditions
         ),
     )
+
+
+def _keys(table: dynamodb.ITable, encrypted: Mapping[str | None, IConstruct]) -> Sequence[_Named]:
+    """What who answers callbacks needs on keys, by their ARNs, other than the table's, which it may use anyway."""
+    of_table = None if table.encryption_key is None else table.encryption_key.key_arn
+    return [(TO_SEND, resource, arn) for arn, resource in encrypted.items() if arn is not None and arn != of_table]
+
+
+def _on_named(grant: iam.Grant, grantee: Grantee, named: Iterable[_Named]) -> iam.Grant:
+    for actions, resource, arn in named:
+        for room in grantee.room_for(actions, resource, LONGEST_MACHINE_ARN):
+            told = iam.Grant.add_to_principal(grantee=room, actions=list(actions), resource_arns=[arn])
+            grant = grant.combine(told)
+            if arn.endswith("*") and isinstance(room, iam.Policy | iam.ManagedPolicy):
+                acknowledge_wildcard(room, "executions", arn)
+    return grant
 
 
 def _with_key(

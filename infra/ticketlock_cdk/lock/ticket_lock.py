@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from aws_cdk import Annotations, Duration, Names, RemovalPolicy, Stack
+from aws_cdk import Annotations, Duration, RemovalPolicy, Stack
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_ec2 as ec2
@@ -28,7 +28,7 @@ from ticketlock_cdk.lock.serialized import Protected, RecordWaitOrPath, Serializ
 from ticketlock_cdk.lock.settings import HandOver, LockSettings, RecordWait
 from ticketlock_cdk.lock.step_roles import StepRoles
 from ticketlock_cdk.lock.targets import EXPRESS, Target, check_all, executions_arn, is_express, parse_targets
-from ticketlock_cdk.machine_keys import key_arn_of
+from ticketlock_cdk.machine_keys import key_arn_of, key_arn_of_durable
 from ticketlock_cdk.monitoring import service_name_of
 from ticketlock_cdk.network import Network
 from ticketlock_cdk.tables import LOCKS, let_logs_use, new_or_given
@@ -377,11 +377,13 @@ class TicketLock(LockMetrics, Construct):
     def attach_durable(self, function: lambda_.Function) -> None:
         """Let your durable function hold locks with ``ticketlock.durable``, and clean up after its executions.
 
-        Every release of a workflow, of the clean-up and of another attached durable function then wakes its executions.
-        Attaching it again changes nothing.
+        Every release of a workflow and of the clean-up then wakes its executions; one of another attached durable
+        function does if either is in the lock's stack or both are in one: other stacks would name each other in a
+        circle. Where none may wake it, a waiting execution goes on when its park ends. Attaching it again changes
+        nothing.
 
         Raises:
-            ValueError: it is not durable, imported, or in another Region or account.
+            ValueError: it is not durable, imported, or in another Region or account, or there is no room for one more.
         """
         cfn = function.node.default_child
         if not isinstance(cfn, lambda_.CfnFunction) or cfn.durable_config is None:
@@ -395,16 +397,21 @@ class TicketLock(LockMetrics, Construct):
         self._durable = [*self._durable, function]
         place, what = grants.beside(self, Stack.of(function)), f"function is {function.node.path}"
         self._roles.let_wake(place, function.function_arn, what)
+        key_arn = key_arn_of_durable(function)
+        if key_arn is not None:
+            self._roles.let_use_key(place, key_arn, what)
         self._let_durable_wake()
-        scope = Construct(place, f"Durable-{Names.node_unique_id(function.node)}")
-        self._ended.watch_durable(scope, function)
+        self._ended.watch_durable(place, function)
 
     def _let_durable_wake(self) -> None:
         """Grant each durable function what it needs of all that are attached by now."""
-        near = [machine for machine in self._machines if Stack.of(machine) is Stack.of(self)]
+        own = Stack.of(self)
+        near = [machine for machine in self._machines if Stack.of(machine) is own]
         for each in self._durable:
+            # What is in the lock's stack names nothing of other stacks, which name the lock's.
+            functions = [one for one in self._durable if Stack.of(one) is own or Stack.of(one) is Stack.of(each)]
             grantee = self._grantees.of(each, "Durable")
-            grants.grant_durable(grantee, table=self.table, machines=near, functions=self._durable)
+            grants.grant_durable(grantee, table=self.table, machines=near, functions=functions)
 
     def _let_steps(self, machine: sfn.StateMachine, continues: sfn.StateMachine, targets: Sequence[Target]) -> None:
         """Grant the functions their permissions on the lock's own state machines, and on its targets."""
