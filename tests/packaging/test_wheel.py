@@ -90,6 +90,30 @@ def test_the_library_works_from_the_wheel_alone(wheel: Path, tmp_path: Path) -> 
 
 
 @needs_time
+def test_the_wheel_works_with_the_oldest_boto3_that_it_allows(wheel: Path, tmp_path: Path) -> None:
+    """Lambda's runtimes have one of their own, which may be older than any that a new environment gets."""
+    (oldest,) = re.findall(r'"boto3>=([\d.]+)"', (ROOT / "pyproject.toml").read_text())
+    python = tmp_path / "venv" / "bin" / "python"
+    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True, timeout=120)
+    install = [str(python), "-m", "pip", "install", "--quiet", f"boto3=={oldest}", str(wheel)]
+    subprocess.run(install, check=True, timeout=600)
+    program = """
+import boto3, ticketlock, ticketlock.report, ticketlock.units, ticketlock.workflow
+from ticketlock.testing import MemoryDynamoDB
+
+keys = {"aws_access_key_id": "test", "aws_secret_access_key": "test", "region_name": "eu-west-1"}
+client = boto3.client("dynamodb", config=ticketlock.client_config(), **keys)
+MemoryDynamoDB(lock_table="locks").serve(client)
+with ticketlock.LockClient("locks", client=client) as locks, locks.acquire("order-42") as lease:
+    print(boto3.__version__, lease.entity)
+"""
+    done = subprocess.run([str(python), "-c", program], check=True, capture_output=True, text=True, timeout=60)
+    version, entity = done.stdout.split()
+    assert version.startswith(oldest)
+    assert entity == "order-42"
+
+
+@needs_time
 def test_the_command_is_installed_as_the_readme_says(tmp_path: Path) -> None:
     (install,) = re.findall(r"^pip install .*", text("README.md"), re.MULTILINE)
     subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True, timeout=120)

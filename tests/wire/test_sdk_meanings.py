@@ -122,6 +122,7 @@ def test_a_transaction_cancelled_for_good_is_refused_with_its_reason_and_the_pla
         "RequestLimitExceeded",
         "Throttling",
         "ThrottlingException",
+        "TooManyRequestsException",
         "TransactionConflictException",
     ],
 )

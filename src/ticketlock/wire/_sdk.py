@@ -46,6 +46,9 @@ if TYPE_CHECKING:
     from mypy_boto3_stepfunctions import SFNClient
 
 
+UNKNOWN_PARAMETER = (KeyError, sdk.ParamValidationError)
+"""What a client of an older boto3 raises for a parameter that it does not know, as it checks parameters or not."""
+
 WITHOUT_CREDENTIALS = (sdk.NoCredentialsError, sdk.PartialCredentialsError, sdk.NoRegionError)
 """The process lacks something that signing a request needs."""
 
@@ -59,7 +62,6 @@ NEVER_MADE = (
     sdk.InvalidEndpointConfigurationError,
     sdk.InvalidEndpointDiscoveryConfigurationError,
     sdk.InvalidHostLabelError,
-    sdk.LoginError,
     sdk.MetadataRetrievalError,
     sdk.MissingDependencyException,
     sdk.MissingParametersError,
@@ -74,6 +76,8 @@ NEVER_MADE = (
     sdk.UnknownSignatureVersionError,
     sdk.UnsupportedSignatureVersionError,
     sdk.ValidationError,
+    # Since botocore 1.41.
+    *filter(None, [getattr(sdk, "LoginError", None)]),
 )
 """Raised while a request is built or signed, or its credentials are obtained; a retry would not help."""
 
@@ -142,6 +146,8 @@ _NOT_APPLIED = frozenset(
         "RequestLimitExceeded",
         "ThrottlingException",
         "Throttling",
+        # Of Lambda.
+        "TooManyRequestsException",
         "TransactionConflictException",
         "ReplicatedWriteConflictException",
     }

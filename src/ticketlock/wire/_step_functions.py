@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from ticketlock.errors import TableError
 from ticketlock.wire._actions import Actions, BrokenReply, Call, HasEnded, Item, StillRunning
 from ticketlock.wire._requests import Request
+from ticketlock.wire._sdk import UNKNOWN_PARAMETER
 
 # Step Functions could not use the key of an encrypted execution, for the caller or at all.
 _KEY_REFUSES = frozenset({"KmsAccessDeniedException", "KmsInvalidStateException"})
@@ -115,10 +116,12 @@ class DescribingDurable(Request):
     execution: str
 
     def calls(self, _table: str, _identity: str) -> Actions[Any]:
-        """The description."""
-        described = yield from _asked_of_lambda(
-            "get_durable_execution", {"DurableExecutionArn": self.execution, "IncludeExecutionData": False}
-        )
+        """The description; with a boto3 that cannot leave them out, input and result too."""
+        named = {"DurableExecutionArn": self.execution}
+        try:
+            described = yield from _asked_of_lambda("get_durable_execution", {**named, "IncludeExecutionData": False})
+        except UNKNOWN_PARAMETER:
+            described = yield from _asked_of_lambda("get_durable_execution", named)
         if "Status" not in described:
             raise BrokenReply()
         return described
