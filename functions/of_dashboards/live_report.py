@@ -24,7 +24,7 @@ def reader() -> TableReader:
     name, is_of_units = os.environ["TABLE_NAME"], os.environ["SHOWS"] == "units"
     return TableReader(
         table=None if is_of_units else LockTable(name),
-        units=UnitsReader(name) if is_of_units else None,
+        units=UnitsReader(name, sweep_every_s=int(os.environ["SWEEP_SECONDS"])) if is_of_units else None,
         at_most=AtMost(),
     )
 

@@ -89,6 +89,7 @@ def test_the_function_knows_its_table_and_what_to_show(name, live):
         "POWERTOOLS_SERVICE_NAME": construct.service_name,
         "SHOWS": {"lock": "locks", "units": "units"}[name],
         "TABLE_NAME": {"Ref": live.found.id_of(construct.table)},
+        **({"SWEEP_SECONDS": "300"} if name == "units" else {}),
     }
 
 

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import uuid
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -170,18 +171,37 @@ def test_it_reads_so_many_open_units_and_says_so(office: Office, over: int) -> N
     assert "lock is" not in root.text
 
 
-def test_of_units_it_reads_no_items_of_users_and_says_how_to_finish_those_that_may_be_left(books: Books) -> None:
-    unit = left(books, ["ann"], is_committed=True, ago_s=AGO_S)
+@pytest.mark.parametrize(
+    ("ago_s", "sweep_every_s", "is_late"), [(AGO_S, 300, False), (2_700, 300, True), (2_700, 3_600, False)]
+)
+def test_of_units_it_reads_no_items_of_users_and_flags_those_that_a_sweep_should_have_closed(
+    ago_s: int, sweep_every_s: int, is_late: bool, books: Books
+) -> None:
+    unit = left(books, ["ann"], is_committed=True, ago_s=ago_s)
     memory = books.engine.memory
     assert memory is not None
     memory.sent.clear()
-    reader = TableReader(table=None, units=UnitsReader("units", client=memory.client), at_most=FEW)
+    units = UnitsReader("units", client=memory.client, sweep_every_s=sweep_every_s)
+    reader = TableReader(table=None, units=units, at_most=FEW)
     root = Parsed(widget(reader, reader.read(), "us-east-1", dark=False)).root
     asked = [str(sent.parameters) for sent in memory.sent]
     assert asked
     assert not [each for each in asked if "accounts" in each]
     assert root.texts("small") == ["1 item, ? unfinished"]
-    assert root.texts("code", "command") == [f"ticketlock {ON_UNITS} settle {unit}"]
+    assert root.texts("code", "command") == ([f"ticketlock {ON_UNITS} settle {unit}"] if is_late else [])
+
+
+def test_of_large_units_it_reads_the_records_alone(books: Books) -> None:
+    left(books, [uuid.uuid4().hex for _ in range(200)], ago_s=AGO_S)
+    memory = books.engine.memory
+    assert memory is not None
+    memory.sent.clear()
+    units = UnitsReader("units", client=memory.client)
+    (listed,) = TableReader(table=None, units=units, at_most=FEW).read().units or ()
+    assert listed.unit.items is None
+    assert "w#" not in str([sent.parameters for sent in memory.sent])
+    (listed,) = TableReader(table=None, units=units).read().units or ()
+    assert listed.unit.items == 200
 
 
 @pytest.mark.verify("fills a table for long")
@@ -285,7 +305,9 @@ def test_the_function_needs_no_context_of_a_widget(called: Callable[..., str]) -
 def test_the_function_reads_its_table_within_bounds(
     shows: str, has_locks: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in {"SHOWS": shows, "TABLE_NAME": "mine", "AWS_DEFAULT_REGION": "eu-west-1"}.items():
+    # Only the function of units has the last.
+    settings = {"SHOWS": shows, "TABLE_NAME": "mine", "AWS_DEFAULT_REGION": "eu-west-1"}
+    for name, value in (settings if has_locks else settings | {"SWEEP_SECONDS": "300"}).items():
         monkeypatch.setenv(name, value)
     live_report.reader.cache_clear()
     reader = live_report.reader()

@@ -43,7 +43,7 @@ class Lambda:
     def _answer(self, request: AWSPreparedRequest, **_: Any) -> AWSResponse:
         self.sent.append(request)
         status, told = self._answers.pop(0)
-        headers = {"x-amzn-errortype": told} if isinstance(told, str) else {}
+        headers: Any = {"x-amzn-errortype": told} if isinstance(told, str) else {}
         body = {"Message": "refused"} if isinstance(told, str) else told
         raw = HTTPResponse(io.BytesIO(json.dumps(body).encode()), preload_content=False)
         return AWSResponse(request.url, status, headers, raw)

@@ -178,6 +178,7 @@ class TransactionTables(UnitsMetrics, Construct):
         self.live_report: lambda_.Function | None = self._monitoring.live_report
         if self.live_report is not None:
             access.let_show_open(self.live_report, self.table)
+            self.live_report.add_environment("SWEEP_SECONDS", f"{int(sweep_every.to_seconds())}")
         listed: dict[str, str] = {}
         for number, given in enumerate(data_tables):
             name = f"data_tables[{number}]"

@@ -19,12 +19,12 @@ _MOST_ITEMS_READ = 2_000
 _LATE_S = 5
 """By then a process that lives has finished the items of its unit, usually."""
 
-_SWEPT_BY_THEN_S = 1_800
-"""By then sweeps have ended and closed a unit."""
+SWEPT_BY_THEN_S = 1_800
+"""By then sweeps have ended and closed a unit, if one comes every ten minutes or more often."""
 
 UnitWord = Literal["pending", "saved", "expired", "committed", "rolled back", "closed"]
 UnitStep = Literal["nothing", "wait", "units settle", "see sweeper", "no permission"]
-Uncertain = Literal["unread", "no permission"]
+Uncertain = Literal["not asked", "unread", "no permission"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,23 +36,25 @@ class ListedUnit:
         unfinished: how many items of a committed one are not finished, of those that were read; None if that is not
             known.
         uncertain: why it is not known, of a unit that should have been finished by now.
+        swept_by_s: how long after its end, or after that of its lease, sweeps have ended and closed it.
     """
 
     unit: OpenUnit
     unfinished: int | None = None
     uncertain: Uncertain | None = None
+    swept_by_s: int = SWEPT_BY_THEN_S
 
     @property
     def step(self) -> UnitStep:
         """What to expect of it, or to do about it, in a few words."""
         unit, state = self.unit, state_of(self.unit)
         if state == "expired":
-            return "units settle" if -(unit.lease_ends_in_s or 0) < _SWEPT_BY_THEN_S else "see sweeper"
+            return "units settle" if -(unit.lease_ends_in_s or 0) < self.swept_by_s else "see sweeper"
         if self.unfinished:
             return "units settle"
-        if state in ("committed", "rolled back") and (unit.ended_for_s or 0) > _SWEPT_BY_THEN_S:
+        if state in ("committed", "rolled back") and (unit.ended_for_s or 0) > self.swept_by_s:
             return "see sweeper"
-        if self.uncertain is not None:
+        if self.uncertain in ("unread", "no permission"):
             return "units settle" if self.uncertain == "unread" else "no permission"
         return "wait" if state == "pending" else "nothing"
 
@@ -94,7 +96,8 @@ class ListedUnit:
                 "`dynamodb:BatchGetItem` on their tables"
             )
         if self.step == "see sweeper":
-            text = "no sweep has ended it in half an hour: read the log of the sweeper; to end this unit alone"
+            told = "half an hour" if self.swept_by_s == SWEPT_BY_THEN_S else f"{self.swept_by_s // 60} minutes"
+            text = f"no sweep has ended it in {told}: read the log of the sweeper; to end this unit alone"
         elif self.unfinished:
             verb = "is" if self.unfinished == 1 else "are"
             text = (
@@ -115,23 +118,26 @@ class ListedUnit:
 
 
 class UnitsReader(UnitsTable):
-    """Reads a units table; the arguments are those of ``LockTable``."""
+    """Reads a units table; the arguments are those of ``LockTable``, and how often a sweep comes."""
 
-    def __init__(self, table_name: str, **more: Any) -> None:
+    def __init__(self, table_name: str, *, sweep_every_s: int = 300, **more: Any) -> None:
         super().__init__(table_name, **more)
         self.records = UnitRecords(table_name)
+        # One that has ended less than ten minutes before a pass is left to the next, and that may fail once.
+        self._swept_by_s = max(SWEPT_BY_THEN_S, 600 + 2 * sweep_every_s)
 
     def read_open(self, strange: Callable[[Strange], object], most: int | None = None) -> list[ListedUnit]:
         """The open units, the oldest first, and what is left of the oldest committed ones.
 
         Args:
             strange: gets an error for each row that no unit has written, or a newer version.
-            most: how many to read: of more there is at least one more, and no items in the tables of users are read to
-                count the unfinished ones. None for all.
+            most: how many to read: of more there is at least one more. Their items are then counted only as far as
+                their records alone tell, and the unfinished ones not at all. None for all.
         """
         units = self.perform_steps(open_units(self.records, strange, None if most is None else most + 1))
         late = [each for each in units if state_of(each) == "committed" and (each.ended_for_s or 0) > _LATE_S]
-        listed = {each.unit: ListedUnit(each, uncertain="unread") for each in late}
+        uncertain: Uncertain = "unread" if most is None else "not asked"
+        listed = {each.unit: self._listed(each, uncertain=uncertain) for each in late}
         room = _MOST_ITEMS_READ
         # What a table of items answers must not hide the units.
         with suppress(TableError):
@@ -141,14 +147,18 @@ class UnitsReader(UnitsTable):
                 with suppress(InvalidUnitRequest, UnsupportedFormat):
                     counted = self.perform_steps(count_unfinished(self.records, each.unit, room))
                     room -= counted.read
-                    listed[each.unit] = _listed(each, counted)
-        return [listed.get(each.unit, ListedUnit(each)) for each in units]
+                    listed[each.unit] = self._counted(each, counted)
+        return [listed.get(each.unit, self._listed(each)) for each in units]
 
+    def _listed(
+        self, unit: OpenUnit, *, unfinished: int | None = None, uncertain: Uncertain | None = None
+    ) -> ListedUnit:
+        return ListedUnit(unit, unfinished, uncertain, self._swept_by_s)
 
-def _listed(unit: OpenUnit, counted: Counted) -> ListedUnit:
-    if counted.unfinished or (counted.are_all and not counted.are_refused):
-        return ListedUnit(unit, counted.unfinished)
-    return ListedUnit(unit, uncertain="no permission" if counted.are_refused else "unread")
+    def _counted(self, unit: OpenUnit, counted: Counted) -> ListedUnit:
+        if counted.unfinished or (counted.are_all and not counted.are_refused):
+            return self._listed(unit, unfinished=counted.unfinished)
+        return self._listed(unit, uncertain="no permission" if counted.are_refused else "unread")
 
 
 def state_of(unit: OpenUnit) -> UnitWord:
@@ -167,7 +177,7 @@ def state_of(unit: OpenUnit) -> UnitWord:
 
 
 def items_told(number: int | None) -> str:
-    """How many items; ``? items`` if the rows that list them are missing."""
+    """How many items; ``? items`` if the rows that list them are missing, or were not read."""
     if number is None:
         return "? items"
     return "1 item" if number == 1 else f"{number} items"

@@ -295,7 +295,8 @@ def open_units(
 ) -> ForkingSteps[list[OpenUnit]]:
     """The units whose records are still needed, the oldest first; ``strange`` gets an error for each foreign row.
 
-    No page is read after ``most`` of them.
+    With ``most`` no page is read after so many of them, and no row but their records: of those whose items are listed
+    in other rows, which may be any number of 350 KB, the number of items is None.
     """
     found: list[tuple[UnitRecord, OpenUnit]] = []
     after: Item | None = None
@@ -310,7 +311,7 @@ def open_units(
             assert row is not None
             try:
                 head = UnitRecord.of(row)
-                count = yield from _count(records, head)
+                count = None if most is not None and head.has_rows else (yield from _count(records, head))
             except (InvalidUnitRequest, UnsupportedFormat) as error:
                 strange(error)
             else:
