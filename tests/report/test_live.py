@@ -197,10 +197,10 @@ def test_of_large_units_it_reads_the_records_alone(books: Books) -> None:
     assert memory is not None
     memory.sent.clear()
     units = UnitsReader("units", client=memory.client)
-    (listed,) = TableReader(table=None, units=units, at_most=FEW).read().units or ()
+    (listed,) = units.read_open(lambda _: None, FEW.units)
     assert listed.unit.items is None
     assert "w#" not in str([sent.parameters for sent in memory.sent])
-    (listed,) = TableReader(table=None, units=units).read().units or ()
+    (listed,) = units.read_open(lambda _: None)
     assert listed.unit.items == 200
 
 

@@ -13,7 +13,7 @@ from urllib3 import HTTPResponse
 
 from ticketlock import LockTable, TableRefused, client_config
 from ticketlock.testing import MemoryDynamoDB
-from ticketlock.wire._step_functions import DURABLE, DescribingDurable, TaskAnswer
+from ticketlock.wire import DURABLE, DescribingDurable, TaskAnswer
 
 EXECUTION = "arn:aws:lambda:eu-west-1:123456789012:function:ship:7/durable-execution/order-42/6e1b1b2c"
 # An id is opaque; those of AWS are base64.
