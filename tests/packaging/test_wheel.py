@@ -90,15 +90,15 @@ def test_the_library_works_from_the_wheel_alone(wheel: Path, tmp_path: Path) -> 
 
 
 @needs_time
-def test_the_wheel_works_with_the_oldest_boto3_that_it_allows(wheel: Path, tmp_path: Path) -> None:
-    """Lambda's runtimes have one of their own, which may be older than any that a new environment gets."""
-    (oldest,) = re.findall(r'"boto3>=([\d.]+)"', (ROOT / "pyproject.toml").read_text())
+def test_the_wheel_works_with_the_oldest_packages_that_it_allows(wheel: Path, tmp_path: Path) -> None:
+    """Lambda's runtimes have a boto3 of their own, which may be older than any that a new environment gets."""
+    oldest = dict(re.findall(r'"(boto3|click|rich)>=([\d.]+)', (ROOT / "pyproject.toml").read_text()))
     python = tmp_path / "venv" / "bin" / "python"
     subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True, timeout=120)
-    install = [str(python), "-m", "pip", "install", "--quiet", f"boto3=={oldest}", str(wheel)]
-    subprocess.run(install, check=True, timeout=600)
+    exact = [f"{name}=={version}" for name, version in oldest.items()]
+    subprocess.run([str(python), "-m", "pip", "install", "--quiet", *exact, str(wheel)], check=True, timeout=600)
     program = """
-import boto3, ticketlock, ticketlock.report, ticketlock.units, ticketlock.workflow
+import boto3, ticketlock, ticketlock.cli, ticketlock.report, ticketlock.units, ticketlock.workflow
 from ticketlock.testing import MemoryDynamoDB
 
 keys = {"aws_access_key_id": "test", "aws_secret_access_key": "test", "region_name": "eu-west-1"}
@@ -109,8 +109,10 @@ with ticketlock.LockClient("locks", client=client) as locks, locks.acquire("orde
 """
     done = subprocess.run([str(python), "-c", program], check=True, capture_output=True, text=True, timeout=60)
     version, entity = done.stdout.split()
-    assert version.startswith(oldest)
+    assert version.startswith(oldest["boto3"])
     assert entity == "order-42"
+    command = [str(python.with_name("ticketlock")), "show", "--help"]
+    assert "ENTITY" in subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
 
 
 @needs_time
