@@ -71,6 +71,20 @@ def test_a_retried_release_succeeds_though_others_have_held_the_lock_since(
     assert not held.releases().lease_was_over
 
 
+def test_a_release_that_is_sent_again_after_its_lease_says_that_it_was_forced_though_the_record_of_that_is_gone(
+    world: World, alice: Process, bob: Process, lock: LockName
+) -> None:
+    """Found by a random schedule."""
+    held = holds(alice, lock)
+    by_force(bob, held)
+    first_tried_at_ms = world.now_ms
+    world.advance(LEASE_MS + 5_000)
+    by_force(bob, holds(bob, lock))
+    again = Releasing(tried_before=True)
+    with pytest.raises(LockLost, match="another client has freed it"):
+        alice.table.contend(held.claim, lambda me: me.release(held.grant, first_tried_at_ms, releasing=again))
+
+
 def test_a_clean_up_has_freed_a_suspended_lock_though_others_have_held_it_while_its_reply_was_lost(
     world: World, alice: Process, bob: Process, lock: LockName
 ) -> None:

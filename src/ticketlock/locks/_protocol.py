@@ -521,7 +521,8 @@ class Contender:
                 # Later releases have overwritten the record. A forced release would still be recorded, so the owner
                 # released it or, if its lease had ended, a grant removed it; unless the item was deleted since.
                 tried_before = releasing.tried_before or reply.repeated
-                is_own = tried_before and _has_records_since(found, token) and (in_time or releasing.in_place)
+                is_known = in_time and not _may_have_been_forced(found, held)
+                is_own = tried_before and _has_records_since(found, token) and (is_known or releasing.in_place)
             if is_own:
                 return Released(held_ms, lease_was_over=not in_time)
             if in_time:
@@ -816,6 +817,12 @@ def hold_times(held: Hold, now: Moment) -> tuple[int, int]:
 def _has_records_since(item: LockItem | None, fencing_token: int) -> bool:
     """Whether an item has recorded releases since before this grant: it was not deleted since."""
     return item is not None and item.last_release is not None and item.tokens_after < fencing_token
+
+
+def _may_have_been_forced(item: LockItem | None, held: Hold) -> bool:
+    """Whether the record of a forced release of this grant may be gone: one after its lease removes it."""
+    last = item.last_forced if item is not None else None
+    return last is not None and last.at_ms + _TIMES_DIFFER_MS > held.lease_until_ms
 
 
 def _that_many_live(wanted: int) -> Callable[[Queue], bool]:
