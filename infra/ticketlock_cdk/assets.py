@@ -69,7 +69,7 @@ def _cache_folder() -> Path:
 
 def _pip_install(requirements: Path, target: Path) -> None:
     # The user's pip configuration says from where; the hashes say what. Only wheels, which run no code here.
-    options = ("--no-deps", "--require-hashes", "--only-binary=:all:", "--no-compile")
+    options = ("--no-deps", "--require-hashes", "--only-binary=:all:", "--no-compile", "--no-user")
     quiet = ("--quiet", "--no-input", "--disable-pip-version-check")
     command = [*(sys.executable, "-m", "pip", "install"), *options, *quiet]
     done = subprocess.run(

@@ -7,6 +7,7 @@ import functools
 import inspect
 import re
 import string
+import sys
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Generator, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
@@ -98,6 +99,16 @@ class Decorator(Generic[K]):
         raise TypeError(f"{returned}, whose work would run {self.run}: {instead}")
 
 
+def signature_of(function: Callable[..., Any]) -> inspect.Signature:
+    """A function's signature. An annotation may name what is not defined yet, or what type checkers alone import."""
+    if sys.version_info >= (3, 14):
+        from annotationlib import Format
+
+        # https://docs.python.org/3.14/library/inspect.html#inspect.signature
+        return inspect.signature(function, annotation_format=Format.FORWARDREF)
+    return inspect.signature(function)
+
+
 def runs_when_called(function: Callable[..., Any]) -> bool:
     """Whether a call runs a function's body, as it does not for coroutine functions and generator functions."""
     begins_later = inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction
@@ -177,7 +188,7 @@ class Passed:
     """
 
     def __init__(self, function: Callable[..., Any], name: str) -> None:
-        of_all = inspect.signature(function)
+        of_all = signature_of(function)
         positional = [each.name for each in of_all.parameters.values() if each.kind in _POSITIONAL]
         if name not in positional[:2]:
             begins = f"def {getattr(function, '__name__', 'function')}({name}, ...)"
@@ -216,7 +227,7 @@ class KeyOf(Generic[K]):
     ) -> None:
         self._decorator = decorator
         self._key = key
-        of_all = inspect.signature(function)
+        of_all = signature_of(function)
         self._signature = of_all.replace(parameters=[each for each in of_all.parameters.values() if each.name != given])
         if isinstance(key, str):
             self._check_template(key, list(self._signature.parameters), _name_of(function))

@@ -108,6 +108,19 @@ def locks_there(clock: ManualClock, environment: dict[str, str]) -> Iterator[Loc
         yield made
 
 
+@pytest.mark.parametrize("setting", ["FORCE_COLOR", "TTY_COMPATIBLE"])
+def test_names_are_whole_in_a_pipe_whatever_colours_are_asked_for(
+    environment: dict[str, str], locks_there: LockClient, entity: str, setting: str
+) -> None:
+    """CI services set these."""
+    long = entity + 200 * "x"
+    with locks_there.acquire(long, owner=200 * "o"):
+        for command in (("ls",), ("show", long), ("top", "--once")):
+            told = run_here(environment, *command, **{setting: "1"}).out
+            assert long in told
+            assert 200 * "o" in told
+
+
 def test_an_expired_waiter_is_not_the_oldest(
     environment: dict[str, str], clock: ManualClock, locks_there: LockClient, entity: str
 ) -> None:

@@ -1,5 +1,6 @@
 """`ticketlock report`: what its options ask for, and how the page is written."""
 
+import errno
 import os
 import resource
 import stat
@@ -76,6 +77,19 @@ def test_the_file_is_replaced_in_one_step_and_keeps_its_permissions(tmp_path: Pa
     assert stat.S_IMODE(file.stat().st_mode) == 0o640
     assert link.is_symlink()
     assert sorted(tmp_path.iterdir()) == [link, file]
+
+
+@pytest.mark.usefixtures("tables")
+def test_a_file_that_is_mounted_is_written_in_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def is_busy(*_: object) -> None:
+        raise OSError(errno.EBUSY, "Device or resource busy")
+
+    file = tmp_path / "report.html"
+    file.touch()
+    monkeypatch.setattr(os, "replace", is_busy)
+    assert report("-o", file).exit_code == 0
+    assert Parsed(file.read_text()).root.texts("h3") == ["b-1", "a-1", "a-2"]
+    assert list(tmp_path.iterdir()) == [file]
 
 
 @pytest.mark.usefixtures("tables")

@@ -168,6 +168,25 @@ def test_a_quiet_waiter_shows_nothing_on_a_terminal_either(on_a_terminal: Open, 
     assert session.shows("^.*inside") == "inside"
 
 
+@pytest.mark.parametrize("command", ["run", "acquire"])
+def test_ctrl_c_while_a_profile_asks_for_its_code_ends_the_command(
+    on_a_terminal: Open, environment: dict[str, str], entity: str, tmp_path: Path, command: str
+) -> None:
+    config = tmp_path / "config"
+    config.write_text(
+        "[profile there]\naws_access_key_id = test\naws_secret_access_key = test\n[profile mfa]\nregion = us-east-1\n"
+        "role_arn = arn:aws:iam::123456789012:role/r\nmfa_serial = arn:aws:iam::123456789012:mfa/m\n"
+        "source_profile = there\n"
+    )
+    for name in [each for each in environment if each.startswith("AWS_")]:
+        del environment[name]
+    environment["AWS_CONFIG_FILE"] = str(config)
+    session = on_a_terminal("ticketlock", command, entity, "--profile", "mfa")
+    session.shows("MFA code")
+    session.type(CTRL_C)
+    assert session.process.wait(LONG_S) == 128 + signal.SIGINT
+
+
 def test_ctrl_c_while_it_waits_leaves_the_queue(on_a_terminal: Open, locks: LockClient, entity: str) -> None:
     with locks.acquire(entity):
         session = on_a_terminal("ticketlock", "run", entity, "--", "true")

@@ -4,6 +4,7 @@ import json
 import shlex
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from cli.seen import is_refused, run_here
@@ -269,6 +270,12 @@ def test_a_correction_prints_what_the_unit_writes_and_takes_it_back_corrected(
     assert (done.exit_code, done.out) == (0, "replaced: the item has the given value\n"), done.err
     stored = books.item("accounts", {"id": "ann"}) or {}
     assert (stored["vector"], bytes(stored["photo"])) == ([1, 2], b"\x00\xff")
+
+
+def test_a_correction_in_another_encoding_than_utf_8_is_refused(ask: Ask, refused: str, tmp_path: Path) -> None:
+    file = tmp_path / "item.json"
+    file.write_bytes(b'{"id": {"S": "ann"}, "dish": {"S": "K\xe4se"}}')
+    is_refused(ask("correct", refused, "accounts", KEY, "--item", str(file), "--yes"), 2, "--item is no JSON")
 
 
 def test_a_correction_drops_what_the_unit_writes_if_the_operator_says_so(ask: Ask, books: Books, refused: str) -> None:

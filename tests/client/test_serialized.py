@@ -5,6 +5,7 @@ import enum
 import functools
 import inspect
 import re
+import sys
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
@@ -80,6 +81,16 @@ def test_the_function_gets_its_lease_if_asked_for_and_an_error_passes_through_an
         serialized(entity)
     assert raised.value.args == (entity, 1)
     assert place.is_free(entity)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 14), reason="annotations are evaluated when a function is defined")
+def test_an_annotation_may_name_what_is_not_defined_yet(locks: LockClient) -> None:
+    work: dict[str, Any] = {}
+    body = "return order"
+    exec(f"def of_threads(order: Later): {body}\nasync def of_tasks(order: Later): {body}", work)
+    ship: Any = locks.serialized("{order}")(work["of_threads" if isinstance(locks, LockClient) else "of_tasks"])
+    said = ship("42") if isinstance(locks, LockClient) else locks._loop.do(lambda: ship("42"))
+    assert said == "42"
 
 
 def test_a_method_gets_its_lease_after_self_and_neither_callers_nor_frameworks_see_it(locks: LockClient) -> None:

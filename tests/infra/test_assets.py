@@ -188,6 +188,13 @@ def test_third_party_packages_are_installed_once(monkeypatch):
 
 
 @pytest.mark.verify("asks a package index")
+def test_packages_go_where_they_belong_though_pip_is_told_to_install_for_the_user(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("PIP_USER", "1")
+    assert list(third_party_packages(source_folder("functions") / "requirements.txt").iterdir())
+
+
+@pytest.mark.verify("asks a package index")
 def test_a_package_of_another_content_is_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     requirements = tmp_path / "requirements.txt"

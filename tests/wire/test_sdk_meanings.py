@@ -479,6 +479,20 @@ def test_a_signal_handlers_error_is_found_inside_the_error_that_urllib3_makes_of
     assert error_of_signal_handler(outer, None) is raised
 
 
+def test_an_error_of_sockets_that_replace_pythons_own_is_no_signal_handlers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of gevent, eventlet and PySocks."""
+
+    class Socket(socket.socket):
+        __module__ = "greenlets._socket"
+
+    theirs: dict[str, Any] = {"__name__": "greenlets._hub"}
+    exec("def connect():\n    raise ConnectionRefusedError", theirs)
+    raised = caught_by_a_library(theirs["connect"])
+    assert error_of_signal_handler(raised, None) is raised
+    monkeypatch.setattr(socket, "socket", Socket)
+    assert error_of_signal_handler(raised, None) is None
+
+
 def test_an_error_that_was_caught_before_the_request_is_not_mistaken_for_a_signal_handlers() -> None:
     """As when a hook for errors of threads uses a lock."""
 

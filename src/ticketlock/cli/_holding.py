@@ -59,9 +59,10 @@ def acquire(context: click.Context, /, **said: Any) -> None:
     Prints the holder as JSON. Nothing renews the lease by itself: run `ticketlock renew` to renew it, and
     `ticketlock release` to free the lock.
     """
-    options = WaitOptions(**said)
+    settings, options = settings_of(context), WaitOptions(**said)
+    settings.ask_for_credentials()
     with Signals() as signals:
-        lease = stand_in_line(settings_of(context), options, signals, heartbeat=False)
+        lease = stand_in_line(settings, options, signals, heartbeat=False)
         try:
             _tell(lease)
         except OutputLost as lost:

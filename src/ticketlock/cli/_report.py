@@ -1,5 +1,6 @@
 """``ticketlock report``: the busy locks and the open units as a page of HTML, for people without a terminal."""
 
+import errno
 import os
 import shutil
 import uuid
@@ -14,6 +15,9 @@ from ticketlock.cli._options import reading_options, table_options
 from ticketlock.cli._settings import settings_of
 from ticketlock.cli._units import Desk
 from ticketlock.report import MOST_LOCKS, TableReader, page
+
+# A file that is mounted, or in a folder that cannot be written.
+_CANNOT_BE_REPLACED = (errno.EACCES, errno.EBUSY, errno.EROFS, errno.EXDEV)
 
 _STDOUT = "-"
 
@@ -55,7 +59,9 @@ def report(context: click.Context, output: str, namespace: str | None, prefix: s
 
 
 def _replace(path: Path, content: bytes) -> None:
-    """Write a file in one step: who reads it meanwhile gets the old content or the new one."""
+    """Write a file in one step: who reads it meanwhile gets the old content or the new one; but one that is mounted, or
+    in a folder that cannot be written, in place.
+    """
     # A pipe or a device, which resolved is /proc/1/fd/pipe:[2], and cannot be opened.
     if path.exists() and not path.is_file():
         path.write_bytes(content)
@@ -68,6 +74,8 @@ def _replace(path: Path, content: bytes) -> None:
         with suppress(FileNotFoundError):
             shutil.copymode(path, new)
         os.replace(new, path)
-    except BaseException:
+    except BaseException as error:
         new.unlink(missing_ok=True)
-        raise
+        if not isinstance(error, OSError) or error.errno not in _CANNOT_BE_REPLACED or not path.exists():
+            raise
+        path.write_bytes(content)

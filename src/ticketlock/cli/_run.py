@@ -340,6 +340,7 @@ def run(context: click.Context, /, command: tuple[str, ...], kill_after: float, 
     settings, options = settings_of(context), WaitOptions(**said)
     if command:
         check_executable(command[0])
+    settings.ask_for_credentials()
     lost = threading.Event()
     with Signals() as signals:
 

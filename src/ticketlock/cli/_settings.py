@@ -1,11 +1,13 @@
 """What the options about the tables say, and how to reach them."""
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import boto3
 import click
+from botocore.exceptions import BotoCoreError, ClientError
 
 from ticketlock import LockClient, LockTable, client_config
 from ticketlock.cli._exits import CONFIGURATION, Ended
@@ -55,6 +57,13 @@ class CommandSettings:
     def session(self) -> boto3.Session:
         """The session with credentials and Region, by AWS's conventions."""
         return boto3.Session(profile_name=self.profile, region_name=self.region)
+
+    def ask_for_credentials(self) -> None:
+        """Let a profile with a device for MFA ask for its code now, while signals still end the program."""
+        # Whoever needs them tells the error.
+        with suppress(BotoCoreError, ClientError):
+            if (found := self.session.get_credentials()) is not None:
+                found.get_frozen_credentials()
 
     def client(self, service: str = "dynamodb", *, lease_s: float | None = None, **config: Any) -> Any:
         """An SDK client with short time-outs and without retries by the SDK.

@@ -70,7 +70,8 @@ class Signals:
 
     def ending(self) -> int | None:
         """The first noted signal that ends a wait; it stays noted."""
-        return next((number for number in self._noted if number in ENDING), None)
+        # Another may be noted meanwhile.
+        return next((number for number in self._noted.copy() if number in ENDING), None)
 
     def take(self) -> list[int]:
         """The signals noted since the last call, in order."""

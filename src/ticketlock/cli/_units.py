@@ -338,7 +338,9 @@ def _told(unit: str, end: Settled) -> str:
 @click.argument("unit")
 @click.argument("table")
 @click.argument("key")
-@click.option("--item", type=click.File(), help="The item's new value, whole, in the low-level JSON; - for stdin.")
+@click.option(
+    "--item", type=click.File(encoding="utf-8"), help="The item's new value, whole, in the low-level JSON; - for stdin."
+)
 @click.option("--drop", is_flag=True, help="Drop what the unit writes: the item keeps its old value.")
 @click.option("--by", metavar="TEXT", default=this_user, help="Who decides.  [default: the user, and the host]")
 @click.option("--why", default="", help="For what reason.")
@@ -373,7 +375,7 @@ def correct_item(
         else:
             click.echo(json_of(found.image))
         return
-    image = None if item is None else LOW_LEVEL.item("item", _read("--item", item.read()))
+    image = None if item is None else LOW_LEVEL.item("item", _read("--item", item))
     if not yes:
         found = desk.perform_steps(unfinished(desk.records, unit, data, where))
         instead = "its old value" if image is None else "the given value"
@@ -384,9 +386,9 @@ def correct_item(
         click.echo(_TOLD[done])
 
 
-def _read(name: str, given: str) -> Any:
+def _read(name: str, given: str | TextIO) -> Any:
     try:
-        return _decode_binaries(json.loads(given))
+        return _decode_binaries(json.loads(given if isinstance(given, str) else given.read()))
     except ValueError as error:
         raise click.UsageError(f"{name} is no JSON of attributes, {{name: {{type: value}}}}: {error}") from error
 

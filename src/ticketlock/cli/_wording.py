@@ -24,8 +24,9 @@ _WIDE = 10_000
 def console() -> Console:
     """The console for tables: as wide as the terminal, and in a pipe as wide as the table needs."""
     made = Console(highlight=False)
-    if not made.is_terminal:
-        made.width = _WIDE
+    if not sys.stdout.isatty():
+        # FORCE_COLOR and others make rich take a pipe for a terminal: they decide the colours alone.
+        return Console(highlight=False, width=_WIDE, force_terminal=False, color_system=made.color_system)  # type: ignore[arg-type]
     return made
 
 

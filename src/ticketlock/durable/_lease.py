@@ -4,11 +4,11 @@ What an execution decides by must be the same at each replay: so the attributes 
 the table answers now is the result of an operation.
 """
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from ticketlock._decorating import signature_of
 from ticketlock.durable._holding import DurableHolding
 from ticketlock.durable._sdk import (
     DurableContext,
@@ -170,7 +170,7 @@ def _check_call(func: Callable[..., object], args: Sequence[object], kwargs: Map
         InvalidLockRequest: the function does not take these arguments after the ``LockedStep``.
     """
     try:
-        signature = inspect.signature(func)
+        signature = signature_of(func)
     except (TypeError, ValueError):
         # Some that are written in C tell none.
         return

@@ -8,6 +8,7 @@ The HTTP library's error inside does say: some of its classes are raised only wh
 
 import copy
 import platform
+import socket
 import sys
 import threading
 import traceback
@@ -195,7 +196,9 @@ def error_of_signal_handler(error: Exception, handled: BaseException | None) -> 
 
 
 def _is_library(module: str) -> bool:
-    return module.partition(".")[0] in _LIBRARIES
+    root = module.partition(".")[0]
+    # gevent, eventlet and PySocks replace the sockets of the process by their own.
+    return root in _LIBRARIES or root == socket.socket.__module__.partition(".")[0] != "__main__"
 
 
 class NotSigned(Exception):

@@ -74,7 +74,7 @@ class BehindThreads:
 
     def __call__(self, steps: ForkingSteps[None]) -> bool:
         """Finish a unit behind its caller; return whether there is room, and a thread for it."""
-        count = sum(not work.is_over for work in list(self._under_way))
+        count = sum(not work.is_over for work in self._under_way.copy())
         # Once the main thread has ended, the program does not wait for new threads.
         if count >= MOST_BEHIND or not threading.main_thread().is_alive():
             return False
@@ -102,7 +102,7 @@ class BehindThreads:
         """
         if not self._process.is_this:
             return
-        for work in list(self._under_way):
+        for work in self._under_way.copy():
             ends = SimpleQueue[None]()
             work.ends.append(ends)
             while not work.is_over and not self._is_being_finished_here(work):
@@ -134,7 +134,7 @@ class BehindThreads:
                 _log.exception("a committed unit is not finished")
 
     def _left(self) -> list[_Work]:
-        return [work for work in list(self._under_way) if not work.claims]
+        return [work for work in self._under_way.copy() if not work.claims]
 
     def _finish(self, work: _Work) -> None:
         """Finish a unit, unless another call does."""
