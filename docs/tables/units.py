@@ -96,7 +96,7 @@ _ROLES = {
     "only reads, outside units": (access.READ_BESIDE_UNITS, access.READ_BESIDE_UNITS),
     "sweeps": (access.SWEEP_RECORDS, access.FINISH_ITEMS),
     "calls `units.end_owner`": (access.ROLL_BACK_SAVED, ()),
-    "lists open units": (access.SHOW_OPEN_UNITS, ()),
+    "lists open units": ((*access.SHOW_OPEN_UNITS, "dynamodb:GetItem"), ()),
     "is `ticketlock units`": (_OPERATORS_RECORDS, _OPERATORS_ITEMS),
 }
 _LISTING = ("sweeps", "lists open units", "is `ticketlock units`")

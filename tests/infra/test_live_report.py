@@ -111,7 +111,7 @@ def test_of_locks_it_may_do_what_an_operator_may_who_reads(live):
 @STACKS
 def test_of_units_it_may_read_the_units_table_alone(live):
     assert live.may(live.units) == {
-        "the table": {"dynamodb:BatchGetItem", "dynamodb:GetItem"},
+        "the table": {"dynamodb:BatchGetItem"},
         "the index": {"dynamodb:Scan"},
         "the key": DECRYPTS,
         "a log": LOGS,

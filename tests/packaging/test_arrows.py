@@ -92,7 +92,8 @@ ALLOWED = [
     (SOURCE, "ticketlock/_checks.py", set()),
     (SOURCE, "ticketlock/_names.py", set()),
     (SOURCE, "ticketlock/_value.py", set()),
-    (SOURCE, "ticketlock/_decorating.py", set()),
+    # Of Python 3.14.
+    (SOURCE, "ticketlock/_decorating.py", {"annotationlib"}),
     (SOURCE, "ticketlock/_expressions", set()),
     (SOURCE, "ticketlock/wire", SDK | SDK_FOR_TASKS),
     (SOURCE, "ticketlock/locks", SDK),

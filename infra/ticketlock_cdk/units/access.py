@@ -40,7 +40,7 @@ SWEEP_RECORDS = (
     "dynamodb:UpdateItem",
 )
 LIST_OPEN_UNITS = ("dynamodb:Scan",)
-SHOW_OPEN_UNITS = ("dynamodb:BatchGetItem", "dynamodb:GetItem")
+SHOW_OPEN_UNITS = ("dynamodb:BatchGetItem",)
 ROLL_BACK_SAVED = ("dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query", "dynamodb:UpdateItem")
 FINISH_ITEMS = ("dynamodb:BatchGetItem", "dynamodb:DeleteItem", "dynamodb:PutItem", "dynamodb:UpdateItem")
 

@@ -47,9 +47,6 @@ if TYPE_CHECKING:
     from mypy_boto3_stepfunctions import SFNClient
 
 
-UNKNOWN_PARAMETER = (KeyError, sdk.ParamValidationError)
-"""What a client of an older boto3 raises for a parameter that it does not know, as it checks parameters or not."""
-
 WITHOUT_CREDENTIALS = (sdk.NoCredentialsError, sdk.PartialCredentialsError, sdk.NoRegionError)
 """The process lacks something that signing a request needs."""
 

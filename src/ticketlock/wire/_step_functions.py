@@ -11,10 +11,11 @@ from typing import Any, ClassVar
 from ticketlock.errors import TableError
 from ticketlock.wire._actions import Actions, BrokenReply, Call, HasEnded, Item, StillRunning
 from ticketlock.wire._requests import Request
-from ticketlock.wire._sdk import UNKNOWN_PARAMETER
 
 # Step Functions could not use the key of an encrypted execution, for the caller or at all.
 _KEY_REFUSES = frozenset({"KmsAccessDeniedException", "KmsInvalidStateException"})
+# What a client of an older boto3 raises for a parameter that it does not know, as it checks parameters or not.
+_UNKNOWN_PARAMETER = ("KeyError", "ParamValidationError")
 DURABLE = "durable:"
 """Begins the token of a durable execution's callback; its id follows."""
 _WOKEN = b'"woken"'
@@ -120,7 +121,9 @@ class DescribingDurable(Request):
         named = {"DurableExecutionArn": self.execution}
         try:
             described = yield from _asked_of_lambda("get_durable_execution", {**named, "IncludeExecutionData": False})
-        except UNKNOWN_PARAMETER:
+        except Exception as error:
+            if type(error).__name__ not in _UNKNOWN_PARAMETER:
+                raise
             described = yield from _asked_of_lambda("get_durable_execution", named)
         if "Status" not in described:
             raise BrokenReply()
