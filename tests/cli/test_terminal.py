@@ -170,7 +170,12 @@ def test_a_quiet_waiter_shows_nothing_on_a_terminal_either(on_a_terminal: Open, 
 
 @pytest.mark.parametrize("command", ["run", "acquire"])
 def test_ctrl_c_while_a_profile_asks_for_its_code_ends_the_command(
-    on_a_terminal: Open, environment: dict[str, str], entity: str, tmp_path: Path, command: str
+    on_a_terminal: Open,
+    environment: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    entity: str,
+    tmp_path: Path,
+    command: str,
 ) -> None:
     config = tmp_path / "config"
     config.write_text(
@@ -179,8 +184,8 @@ def test_ctrl_c_while_a_profile_asks_for_its_code_ends_the_command(
         "source_profile = there\n"
     )
     for name in [each for each in environment if each.startswith("AWS_")]:
-        del environment[name]
-    environment["AWS_CONFIG_FILE"] = str(config)
+        monkeypatch.delitem(environment, name)
+    monkeypatch.setitem(environment, "AWS_CONFIG_FILE", str(config))
     session = on_a_terminal("ticketlock", command, entity, "--profile", "mfa")
     session.shows("MFA code")
     session.type(CTRL_C)
