@@ -61,7 +61,7 @@ _OF_MACHINES = _WhatEnds(
 )
 # Also successes: a branch may have been suspended when its siblings were enough.
 # https://docs.aws.amazon.com/lambda/latest/dg/durable-monitoring.html
-_DURABLE = _WhatEnds(
+_OF_DURABLE = _WhatEnds(
     "function",
     "aws.lambda",
     "Durable Execution Status Change",
@@ -134,7 +134,7 @@ class EndedExecutions:
 
     def watch_durable(self, place: Construct, function: lambda_.IFunction) -> None:
         """The same after the executions of a durable function, of any version."""
-        self._watch(_DURABLE, place, function, {"prefix": f"{function.function_arn}:"})
+        self._watch(_OF_DURABLE, place, function, {"prefix": f"{function.function_arn}:"})
 
     def _watch(self, kind: _WhatEnds, place: Construct, of: IConstruct, named: Any) -> None:
         key = (place.node.path, kind.of)

@@ -83,7 +83,7 @@ def test_the_function_gets_its_lease_if_asked_for_and_an_error_passes_through_an
     assert place.is_free(entity)
 
 
-@pytest.mark.skipif(sys.version_info < (3, 14), reason="annotations are evaluated when a function is defined")
+@pytest.mark.skipif(sys.version_info < (3, 14), reason="older Pythons do not let such a function be defined")
 def test_an_annotation_may_name_what_is_not_defined_yet(locks: LockClient) -> None:
     work: dict[str, Any] = {}
     body = "return order"
