@@ -179,7 +179,7 @@ demo: install ## workflows that wait for each other, on an emulator
 bench: install ## what a lock costs, how fast it is handed over, under load, beside another lock; what units cost
 	PYTHONPATH=tests:functions POWERTOOLS_LOG_LEVEL=CRITICAL POWERTOOLS_METRICS_DISABLED=true \
 	$(BIN) benchmarks/cost.py $(ARGS)
-	PYTHONPATH=tests $(BIN) benchmarks/durable_cost.py $(ARGS)
+	PYTHONPATH=tests:functions POWERTOOLS_LOG_LEVEL=CRITICAL $(BIN) benchmarks/durable_cost.py $(ARGS)
 	PYTHONPATH=tests:functions POWERTOOLS_LOG_LEVEL=CRITICAL $(BIN) benchmarks/mass_failure.py $(ARGS)
 	PYTHONPATH=tests $(BIN) benchmarks/calls.py $(ARGS)
 	PYTHONPATH=tests $(BIN) benchmarks/cold_start.py $(ARGS)

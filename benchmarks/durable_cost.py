@@ -1,11 +1,12 @@
 """What a hold in a durable execution costs, counted on AWS's local runner, beside the state machine's; its wake-up.
 
-    make bench, or: PYTHONPATH=tests python benchmarks/durable_cost.py
+    make bench, or: PYTHONPATH=tests:functions python benchmarks/durable_cost.py
 
 Counted are ticketlock's own operations, its requests to the table, and the invocations that it adds.
 """
 
 import json
+import logging
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -175,6 +176,8 @@ CASES: Mapping[str, Callable[[], Cost]] = {
 
 def measure(run: Run) -> None:
     """Count each case, and compare with the figures of the pages."""
+    # The runner warns of each time-out, and a day of waiting has some 70.
+    logging.getLogger("aws_durable_execution_sdk_python_testing").setLevel(logging.ERROR)
     found = {name: case() for name, case in CASES.items()}
     columns = ("", "operations", "write units", "read units", "invocations", "a million, dollars")
     rows = [

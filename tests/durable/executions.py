@@ -6,13 +6,15 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import clean_up
 from aws_durable_execution_sdk_python import DurableContext, durable_execution
-from aws_durable_execution_sdk_python.lambda_service import ErrorObject, InvocationStatus
+from aws_durable_execution_sdk_python.lambda_service import ErrorObject, InvocationStatus, OperationStatus
 from aws_durable_execution_sdk_python_testing.executor import Executor
 from aws_durable_execution_sdk_python_testing.runner import DurableFunctionTestResult, DurableFunctionTestRunner
+from aws_durable_execution_sdk_python_testing.token import CallbackToken
 from kit.functions import functions_over
 from kit.places import until
 
@@ -83,12 +85,21 @@ class Executions:
         if skip_time:
             # The runner skips waits, but no time-outs of callbacks.
             vars(self.runner._executor)["_schedule_callback_timeouts"] = self._skip_to_its_end
+            vars(self.runner._executor)["_apply_callback_timeout"] = partial(
+                self._time_out_if_open, self.runner._executor._apply_callback_timeout
+            )
 
     def _skip_to_its_end(self, arn: str, options: Any, callback_id: str) -> None:
         if options is not None and options.timeout_seconds > 0:
             clock, executor = self.runner._clock, self.runner._executor
             delay_s = clock.arm(clock.now() + timedelta(seconds=options.timeout_seconds))
             self.runner._scheduler.call_later(lambda: executor._on_callback_timeout(arn, callback_id), delay=delay_s)
+
+    def _time_out_if_open(self, time_out: Callable[[str, ErrorObject], None], callback_id: str, error: Any) -> None:
+        # With skipped time an answer and the time-out come at once; the runner would log the second as an error.
+        execution = self.runner._store.load(CallbackToken.from_str(callback_id).execution_arn)
+        if execution.find_callback_operation(callback_id)[1].status is OperationStatus.STARTED:
+            time_out(callback_id, error)
 
     def close(self) -> None:
         """End the runner, and the event loop that it leaves open."""
