@@ -76,6 +76,8 @@ class Decorator(Generic[K]):
             raise TypeError(f"{_name_of(function)} is not a coroutine function: use {self.for_threads}")
 
     def _check_is_no_generator(self, function: Callable[..., Any]) -> None:
+        if isinstance(function, property):
+            raise TypeError(f"a property is no function: write @{self.name}(...) below @property")
         if any(inspect.isgeneratorfunction(each) or inspect.isasyncgenfunction(each) for each in _called(function)):
             raise TypeError(
                 f"{_name_of(function)} is a generator function, whose body runs after the call has returned: "

@@ -123,7 +123,7 @@ def test_an_exit_stack_and_reentrance_use_one_lock_several_times(locks: LockClie
 
 
 def test_a_lock_is_its_name_wherever_a_name_is_taken(locks: LockClient) -> None:
-    lock, name = locks.lock(42, "stock"), LockName("42", "stock")
+    lock, name = locks.lock(42, namespace="stock"), LockName("42", "stock")
     assert lock == name
     assert name == lock
     assert hash(lock) == hash(name)
@@ -135,6 +135,21 @@ def test_a_lock_is_its_name_wherever_a_name_is_taken(locks: LockClient) -> None:
         assert lease.lock == name
     with lock:
         assert locks.inspect(lock).item == locks.table.inspect(name).item
+
+
+def test_the_identifier_of_a_contender_which_other_libraries_take_second_is_no_namespace(locks: LockClient) -> None:
+    """Each contender would have a lock of its own."""
+    make: Any = locks.lock
+    with pytest.raises(TypeError, match="positional"):
+        make("orders/42", "worker-7")
+
+
+def test_a_lease_a_group_and_a_client_are_never_copied_and_stay_in_their_process(locks: LockClient) -> None:
+    """A copy of a lease would not be told that it was released."""
+    for each in (locks, locks.acquire("order-42"), locks.acquire_all(["order-43", "order-44"])):
+        assert copy.copy(each) is copy.deepcopy(each) is each
+        with pytest.raises(TypeError, match=f"a {type(each).__name__} cannot be pickled: acquire in the process that "):
+            pickle.dumps(each)
 
 
 def test_a_lock_refuses_what_an_acquisition_would_when_it_is_made(locks: LockClient) -> None:

@@ -242,7 +242,7 @@ def test_a_key_may_be_the_name_of_a_lock_with_its_namespace_or_a_lock_object(loc
     def work(lease: Any) -> None:
         taken.append(lease.lock)
 
-    name, lock = LockName("order-42", "stock"), locks.lock("order-42", "stock")
+    name, lock = LockName("order-42", "stock"), locks.lock("order-42", namespace="stock")
     for key in (lambda: name, lambda: lock):
         decorated(locks, work, key, lease_as="lease")()
     assert taken == [name, name]
@@ -445,6 +445,12 @@ def test_any_kind_of_generator_function_is_refused_at_once(locks: LockClient, wo
     decorate = locks.serialized("order-42")
     with pytest.raises(TypeError, match="body runs after the call has returned: use acquire"):
         decorate(work)
+
+
+def test_a_property_is_refused_with_where_the_decorator_belongs(locks: LockClient) -> None:
+    decorate: Any = locks.serialized("order-42")
+    with pytest.raises(TypeError, match=r"write @serialized\(...\) below @property"):
+        decorate(property(len))
 
 
 @OF_THREADS

@@ -18,7 +18,7 @@ from property.every import KINDS, Kind, every
 from property.explore import run
 from property.failures import Counts, again
 from property.report import Hunt, Report, hunted
-from property.slices import Slices, digest_of_code
+from property.slices import WORLDS, Slices, digest_of_code, imported_by
 from property.stateful import RULED, found_by_hypothesis
 from property.units import proof as units
 from property.world import World
@@ -137,7 +137,9 @@ def main() -> None:
     parser.add_argument("--figures", type=Path, help="a file for the figures, written if nothing failed")
     asked = parser.parse_args()
     report, began = Report(), time.perf_counter()
-    slices = Slices(asked.first, asked.schedules, asked.slices, "" if asked.slices is None else digest_of_code(ROOT))
+    worlds = {} if asked.slices is None else WORLDS
+    code = {name: digest_of_code(ROOT, imported_by(module, ROOT)) for name, module in worlds.items()}
+    slices = Slices(asked.first, asked.schedules, asked.slices, code)
     with ProcessPoolExecutor(asked.workers) as pool:
         if asked.only != "units":
             (locks_at_random if asked.random else locks)(report, pool, slices)

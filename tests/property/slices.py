@@ -1,13 +1,15 @@
 """Random schedules in slices: what was searched of some code is kept in a file, and is not searched again.
 
-Each line of the file is a range of seeds with its figures and a digest of the code that they are of. Lines of other
-code do not count, and go when a search has ended. So a search can be ended at any time, begun again, and shared among
-days and machines, also if pages or other tests change meanwhile.
+Each line of the file is a range of seeds with its figures and a digest of the code that they are of: what the world
+imports. Lines of other code do not count, and go when a search has ended. So a search can be ended at any time, begun
+again, and shared among days and machines, also if pages, other tests, or the other world's code change meanwhile.
 """
 
 import hashlib
 import json
+import os
 import platform
+import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor, Future
@@ -24,13 +26,31 @@ C = TypeVar("C", bound=Counts[Any])
 _LAST_SEED = 10**9
 
 
-def digest_of_code(root: Path) -> str:
-    """A digest of what a search depends on: the product, the modules of tests that are imported by now, the pinned
-    packages, and Python.
-    """
-    imported = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
-    tests = {Path(file) for file in imported if file is not None and Path(file).is_relative_to(root / "tests")}
-    files = {*(root / "src").rglob("*.py"), *tests, root / "requirements.txt"}
+WORLDS = {"locks": "property.explore", "units": "property.units.explore"}
+"""The module that runs a schedule of each world."""
+
+# With its schedules it prints the modules that are there after them.
+_IMPORTED = """
+import importlib, sys
+of_world = importlib.import_module(sys.argv[1])
+for seed in range(int(sys.argv[2])):
+    of_world.run(importlib.import_module("property.chance").Seeded(seed))
+print(*(file for module in list(sys.modules.values()) if (file := getattr(module, "__file__", None))), sep="\\n")
+"""
+
+
+def imported_by(module: str, root: Path, schedules: int = 0) -> set[Path]:
+    """The files of the product and of its tests that a module imports, and the first schedules of its world."""
+    path = os.pathsep.join(each for each in sys.path if each)
+    command = [sys.executable, "-c", _IMPORTED, module, str(schedules)]
+    told = subprocess.run(command, env=os.environ | {"PYTHONPATH": path}, check=True, capture_output=True, text=True)
+    files = map(Path, told.stdout.splitlines())
+    return {file for file in files if any(file.is_relative_to(root / part) for part in ("src", "tests"))}
+
+
+def digest_of_code(root: Path, files: Iterable[Path]) -> str:
+    """A digest of what a search depends on: some files, the pinned packages, and Python."""
+    files = {*files, root / "requirements.txt"}
     digest = hashlib.sha256(platform.python_version().encode())
     for file in sorted(files):
         digest.update(f"{file.relative_to(root)}\n{len(file.read_bytes())}\n".encode() + file.read_bytes())
@@ -44,13 +64,13 @@ class Slices:
     Attributes:
         first, schedules: the seeds.
         file: where results are kept; None to keep none.
-        code: the digest of the code that they are of.
+        code: the digests of the code that they are of, by the world.
     """
 
     first: int
     schedules: int
     file: Path | None = None
-    code: str = ""
+    code: Mapping[str, str] = field(default_factory=dict)
     _known: dict[tuple[str, int, int], dict[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -59,7 +79,7 @@ class Slices:
                 with suppress(json.JSONDecodeError):
                     # One that was broken off is searched again.
                     told = json.loads(line)
-                    if told.get("code") == self.code:
+                    if told.get("code") == self.code.get(told["world"]):
                         self._known[told["world"], told["from"], told["to"]] = told["found"]
 
     def parts(
@@ -128,5 +148,5 @@ class Slices:
             file.write("\n" + self._line(world, seeds, done.result()))
 
     def _line(self, world: str, seeds: range, found: Counts[Any]) -> str:
-        told = {"code": self.code, "world": world, "from": seeds.start, "to": seeds.stop, "found": found.told()}
+        told = {"code": self.code[world], "world": world, "from": seeds.start, "to": seeds.stop, "found": found.told()}
         return json.dumps(told) + "\n"

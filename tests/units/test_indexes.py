@@ -376,6 +376,26 @@ def test_pages_with_what_a_local_index_does_not_have_return_each_item_once(
 
 
 @INDEXING_FIRST
+@pytest.mark.parametrize("forward", [True, False], ids=["forward", "backward"])
+@pytest.mark.parametrize("limit", [1, 2, 3])
+def test_pages_with_what_a_local_index_does_not_have_go_on_after_an_own_item_at_the_rank_of_others(
+    ann: Party, ranked: UnitTable, limit: int, forward: bool
+) -> None:
+    unit = ann.begin()
+    for number in (2, 6, 7):
+        unit.put(ranked, item(number, rank=30))
+    found, more = list[int](), dict[str, Any]()
+    while not found or more:
+        page = through(
+            unit, ranked, "keys-by-rank", Select="ALL_ATTRIBUTES", Limit=limit, ScanIndexForward=forward, **more
+        )
+        found += [int(each["sk"]["N"]) for each in page["Items"]]
+        more = {"ExclusiveStartKey": page["LastEvaluatedKey"]} if "LastEvaluatedKey" in page else {}
+        assert len(found) <= 7
+    assert sorted(found) == list(range(1, 8))
+
+
+@INDEXING_FIRST
 @pytest.mark.parametrize(
     "asked",
     [

@@ -78,6 +78,14 @@ BAD: dict[str, tuple[str, Refuse]] = {
         "batch_write_item",
         lambda table, key: {"RequestItems": {table: [{"DeleteRequest": {"Key": dumped(key)}}] * 2}},
     ),
+    "one key twice in a batch": (
+        "batch_get_item",
+        lambda table, key: {"RequestItems": {table: {"Keys": [dumped(key)] * 2}}},
+    ),
+    "one key twice in a transaction of reads": (
+        "transact_get_items",
+        lambda table, key: {"TransactItems": [{"Get": at(table, key)}] * 2},
+    ),
     "an item in a batch that is too large": (
         "batch_write_item",
         lambda table, key: {"RequestItems": {table: [{"PutRequest": {"Item": {**dumped(key), "t": LARGE}}}]}},

@@ -147,6 +147,21 @@ def test_page_by_page_everything_comes_once(ann: Party, order: str, level: Isola
 
 
 @LEVELS
+def test_after_the_one_item_of_a_partition_without_a_sort_key_comes_nothing(
+    books: Books, ann: Party, level: Isolation
+) -> None:
+    """DynamoDB refuses to continue such a query."""
+    key = books.account()
+    unit = ann.begin(isolation=level)
+    (page,) = unit.query(ann.accounts, Key("id").eq(key["id"]), limit=1)
+    assert unit.query(ann.accounts, Key("id").eq(key["id"]), limit=1, after=page) == []
+    condition = {"KeyConditionExpression": "id = :id", "ExpressionAttributeValues": {":id": {"S": key["id"]}}}
+    reply = unit.client.query(TableName=ann.accounts.name, Limit=1, **condition)
+    assert reply["Count"] == 1
+    assert "LastEvaluatedKey" not in reply
+
+
+@LEVELS
 def test_a_query_reads_more_than_one_page_of_the_service(books: Books, ann: Party, level: Isolation) -> None:
     order = with_lines(books, 7, text=LARGE)
     unit = ann.begin(isolation=level)

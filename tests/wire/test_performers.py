@@ -138,6 +138,26 @@ def test_an_interrupt_at_any_line_of_a_performer_lets_the_steps_end(drive: Calla
     assert line > 30
 
 
+@pytest.mark.timeout(120)
+def test_where_python_has_no_frame_left_to_tell_the_steps_of_it_the_error_is_raised(memory: MemoryDynamoDB) -> None:
+    """Steps that cannot be told of an error were told of it for ever, at one depth of the recursion."""
+    drive = LockTable("locks", client=memory.client, sleep=lambda _: None).drive
+    found = Counter[str]()
+
+    def below(frames: int) -> None:
+        drive(Steps()()) if frames == 0 else below(frames - 1)
+
+    # A thread of its own begins at the top of its stack.
+    for frames in range(sys.getrecursionlimit() - 120, sys.getrecursionlimit()):
+        try:
+            outcome(meanwhile(partial(below, frames)))
+        except RecursionError:
+            found["refused"] += 1
+        else:
+            found["done"] += 1
+    assert min(found["refused"], found["done"]) > 5
+
+
 def test_an_interrupt_before_steps_that_end_without_a_call_is_not_lost(drive: Callable[..., object]) -> None:
     """As the release of an inner hold, which sends nothing."""
 

@@ -30,8 +30,12 @@ _NO_LISTS = (str, memoryview, Mapping)
 _WAIT = "record_wait is how many seconds to wait at most, 0 not to wait"
 _LEASE = "lease is for how many seconds a lock outlives a holder that does not renew it"
 _OF_OTHER_LOCKS = {
-    **dict.fromkeys(("blocking", "blocking_timeout", "wait", "wait_timeout"), _WAIT),
-    **dict.fromkeys(("expire", "lease_duration", "ttl"), _LEASE),
+    **dict.fromkeys(("blocking", "blocking_timeout", "retry_timeout", "wait", "wait_timeout"), _WAIT),
+    **dict.fromkeys(("auto_release_time", "expire", "lease_duration", "ttl"), _LEASE),
+    **dict.fromkeys(("auto_renewal", "auto_extend"), "heartbeat is whether the lease is renewed in the background"),
+    **dict.fromkeys(("poll_interval", "sleep"), "check_every of the client is how often a waiter polls"),
+    **dict.fromkeys(("identifier", "token"), "data is what others see of a holder; fencing_token tells holders apart"),
+    "max_leases": "permits is how many may hold a lock at once",
     "timeout": f"{_WAIT}; {_LEASE}",
 }
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from secrets import token_hex
 from types import FrameType
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NoReturn, Self, TypeVar
 
 from ticketlock.client._arguments import Acquisition
 from ticketlock.client._blocks import Block, being_left
@@ -35,7 +35,21 @@ def renewed_before_end_ms(lease_ms: int, danger_ms: int) -> int:
     return max(lease_ms // 2, danger_ms + min(lease_ms // 4, (lease_ms - danger_ms) // 2))
 
 
-class BaseLease:
+class StaysHere:
+    """An object that is itself alone told of what becomes of it: it is no copy of another, and leaves no process."""
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, _: object) -> Self:
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        name = type(self).__name__
+        raise TypeError(f"a {name} cannot be pickled: acquire in the process that works, with a client made there")
+
+
+class BaseLease(StaysHere):
     """One held lock: the part that threads and tasks share.
 
     Attributes:

@@ -28,6 +28,7 @@ from ticketlock.client._arguments import (
     refuse_unknown,
     rest_s,
 )
+from ticketlock.client._base_lease import StaysHere
 from ticketlock.client._blocks import Caller, running
 from ticketlock.client._holdings import Holdings, Holds
 from ticketlock.client._latch import Latch
@@ -61,7 +62,7 @@ class PassingAndSkipping(Protocol):
     def __call__(self, function: Callable[Concatenate[S, Lease, P], R], /) -> Callable[Concatenate[S, P], R | None]: ...
 
 
-class LockClient:
+class LockClient(StaysHere):
     """Locks in one table, for one process and any number of threads. For tasks use ``ticketlock.aio.LockClient``.
 
     A forked child cannot use it: there every call, also of its ``table``, raises ``ClientClosed``. Create a client,
@@ -172,8 +173,8 @@ class LockClient:
     def lock(
         self,
         entity: Entity,
-        namespace: str | None = None,
         *,
+        namespace: str | None = None,
         record_wait: Seconds | None = None,
         **options: Unpack[Options],
     ) -> Lock:

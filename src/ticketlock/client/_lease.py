@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ticketlock._checks import Seconds
 from ticketlock.client._arguments import Acquisition
-from ticketlock.client._base_lease import BaseLease
+from ticketlock.client._base_lease import BaseLease, StaysHere
 from ticketlock.client._blocks import Block
 from ticketlock.client._holdings import TRANSACTION_PATIENCE_S, Holdings
 from ticketlock.client._under_way import UnderWay
@@ -178,7 +178,7 @@ class Lease(BaseLease):
             raise
 
 
-class LeaseGroup:
+class LeaseGroup(StaysHere):
     """Several locks that are held together. Use it in ``with``.
 
     Attributes:

@@ -159,8 +159,12 @@ class Course(Generic[T]):
             raise self._error from None
 
     def goes_on(self, raised: BaseException) -> bool:
-        """Record what was raised since ``next``; return False if it has ended the generator: see ``end_by``."""
-        if getgeneratorstate(self._actions) != GEN_CLOSED:
+        """Record what was raised since ``next``; return False if it has ended the generator: see ``end_by``.
+
+        Also if Python has no frame left in which the generator could be told of it.
+        """
+        is_untold = isinstance(raised, RecursionError) and isinstance(self._error, RecursionError)
+        if getgeneratorstate(self._actions) != GEN_CLOSED and not is_untold:
             # The generator treats a TicketLockError as an answer; this one is not.
             self._error = NoAnswer(raised) if isinstance(raised, TicketLockError) else raised
             return True

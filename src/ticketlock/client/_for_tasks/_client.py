@@ -26,6 +26,7 @@ from ticketlock.client._arguments import (
     refuse_unknown,
     rest_s,
 )
+from ticketlock.client._base_lease import StaysHere
 from ticketlock.client._blocks import Caller, running
 from ticketlock.client._for_tasks._acquiring import Acquiring, Asking
 from ticketlock.client._for_tasks._lease import Lease, LeaseGroup
@@ -73,7 +74,7 @@ class PassingAndSkipping(Protocol):
     ) -> Callable[Concatenate[S, P], Task[R | None]]: ...
 
 
-class LockClient:
+class LockClient(StaysHere):
     """Locks in one table, for the tasks of one event loop of asyncio. Use it in ``async with``.
 
     In another event loop, for example that of another ``asyncio.run``, every call raises ``ClientClosed``.
@@ -152,8 +153,8 @@ class LockClient:
     def lock(
         self,
         entity: Entity,
-        namespace: str | None = None,
         *,
+        namespace: str | None = None,
         record_wait: Seconds | None = None,
         **options: Unpack[Options],
     ) -> Lock:

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from ticketlock._checks import Seconds
 from ticketlock.client._arguments import Acquisition
-from ticketlock.client._base_lease import BaseLease
+from ticketlock.client._base_lease import BaseLease, StaysHere
 from ticketlock.client._blocks import Block
 from ticketlock.client._holdings import TRANSACTION_PATIENCE_S, Holdings
 from ticketlock.errors import LockLost
@@ -94,7 +94,7 @@ class Lease(BaseLease):
         await self._to_the_end(self._table.drive(actions), f"to release {self.lock!r}")
 
 
-class LeaseGroup:
+class LeaseGroup(StaysHere):
     """Several locks that are held together. Use it in ``async with``.
 
     Attributes:

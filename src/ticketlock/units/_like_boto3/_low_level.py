@@ -220,7 +220,7 @@ class LowLevelUnitOfWork:
 
     def _get_item(self, call: _Call) -> ForkingSteps[Reply]:
         GET.check(call.given)
-        (found,) = yield from self._get(call, [call.given])
+        (found,) = yield from self._get(call, [call.given], None)
         return {} if found is None else {"Item": found}
 
     def _batch_get_item(self, call: _Call) -> ForkingSteps[Reply]:
@@ -231,7 +231,7 @@ class LowLevelUnitOfWork:
             keys = list_of(f"{where}.Keys", given["Keys"], MOST_TOGETHER)
             wanted += [{**given, "TableName": name, "Key": key} for key in keys]
         list_of("RequestItems", wanted, MOST_TOGETHER)
-        found = yield from self._get(call, wanted)
+        found = yield from self._get(call, wanted, "RequestItems")
         responses: dict[str, list[Any]] = {name: [] for name in call.tables}
         for each, item in zip(wanted, found, strict=True):
             if item is not None:
@@ -246,16 +246,16 @@ class LowLevelUnitOfWork:
             name, given = action_of(f"TransactItems[{at}]", each, TRANSACT_GETS)
             TRANSACT_GETS[name].check(given, f"TransactItems[{at}].{name}.")
             wanted.append(given)
-        found = yield from self._get(call, wanted)
+        found = yield from self._get(call, wanted, "TransactItems")
         return {"Responses": [{} if item is None else {"Item": item} for item in found]}
 
-    def _get(self, call: _Call, wanted: Sequence[Parameters]) -> ForkingSteps[list[Any]]:
+    def _get(self, call: _Call, wanted: Sequence[Parameters], of_one_item_each: str | None) -> ForkingSteps[list[Any]]:
         """The items, as their projections show them; None for each that does not exist."""
         projections, keys = [], []
         for each in wanted:
             projections.append(_projection(each))
             keys.append(((yield from self._table(call, each["TableName"])), each["Key"]))
-        found = yield from self._unit_of_work.get(keys, None, LOW_LEVEL)
+        found = yield from self._unit_of_work.get(keys, None, LOW_LEVEL, of_one_item_each=of_one_item_each)
         return [
             None if item is None else projection.projected(item)
             for item, projection in zip(found, projections, strict=True)

@@ -154,6 +154,11 @@ class PartitionQuery:
             and all(self.expressions.holds(bound, item) for bound in self.range.bounds)
         )
 
+    @property
+    def is_of_one_item(self) -> bool:
+        """Whether the range has one item at most: the table has no sort key. DynamoDB refuses to continue after it."""
+        return self.index is None and len(self.keys) == len(self.range.partition)
+
     def position(self, item: Attributes) -> Any:
         """Where an item is in the range; items of an index may share a position."""
         return tuple(order_of(item[key.name])[1] for key in self.keys if key.role == "RANGE")
@@ -285,6 +290,8 @@ class Querying:
         given, shown, read = self._asked.given, list[Attributes](), 0
         own, first = self._own()
         after = self._asked.after
+        if after is not None and self._asked.is_of_one_item:
+            return Found([], 0, None)
         while True:
             limit = self._limit(len(shown), read)
             reply: Reply = yield self._request(after, limit)
@@ -292,16 +299,20 @@ class Querying:
             if first is not None:
                 # At one position the table's items come before the unit's own: earlier pages returned them.
                 rows = [row for row in rows if self._position(row) != self._position(first)]
-            after = canonical_item(dict(reply.last_key)) if reply.last_key is not None else None
+            is_last = reply.last_key is None or self._asked.is_of_one_item
+            after = None if is_last else canonical_item(dict(reply.last_key or {}))
             for row in self._merged(rows, own, after):
                 self._keep(row)
                 read += 1
                 if self._asked.expressions.shows(row.image):
                     shown.append(self._asked.expressions.projected(row.image))
                 if read == given.most_read or len(shown) == given.most_shown:
-                    return Found(shown, read, self._asked.start_key(row.image))
+                    is_last = self._asked.is_of_one_item
+                    return Found(shown, read, None if is_last else self._asked.start_key(row.image))
             is_whole_page = limit is None or len(reply.items) < limit or self._asked.is_fetched
-            if after is None or (given.is_one_page and is_whole_page):
+            # A page that ended before `first` would be continued by what comes before it.
+            is_behind = first is not None and after is not None and self._position(first) == self._asked.position(after)
+            if after is None or (given.is_one_page and is_whole_page and not is_behind):
                 return Found(shown, read, after)
 
     def _limit(self, shown: int, read: int) -> int | None:

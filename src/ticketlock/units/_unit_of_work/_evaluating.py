@@ -21,7 +21,7 @@ from ticketlock.units._statements import (
     StatementRequest,
     conflict,
 )
-from ticketlock.units._unit_of_work._reads import UnitReads
+from ticketlock.units._unit_of_work._reads import UnitReads, check_once
 from ticketlock.units._words import PYTHON, VERSION_BYTES
 from ticketlock.wire import (
     ForkingSteps,
@@ -141,7 +141,7 @@ class UnitStatements(UnitReads):
         made = [request.statement(own(request.table), arguments, marks) for request, arguments in given]
         places = [self._work.place(each.table, each.key) for each in made]
         if of_one_item_each is not None:
-            _check_once(of_one_item_each, places)
+            check_once(of_one_item_each, places)
         yield from self.begin()
         if self.repeated:
             return [Evaluated(None, None)] * len(made)
@@ -178,11 +178,3 @@ class UnitStatements(UnitReads):
         if glimpse is not None and glimpse[0] != place.before:
             self.state.note("fails")
             raise conflict([place])
-
-
-def _check_once(field: str, places: Sequence[ItemState]) -> None:
-    seen = set[int]()
-    for place in places:
-        if id(place) in seen:
-            raise InvalidUnitRequest(field, {place.table.name: PYTHON.to_caller(place.key)}, "each item once")
-        seen.add(id(place))

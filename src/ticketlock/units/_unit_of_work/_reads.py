@@ -181,18 +181,33 @@ class UnitReads:
                 raise
 
     def get(
-        self, wanted: Sequence[tuple[Any, Any]], isolation: Isolation | None, python: Python
+        self,
+        wanted: Sequence[tuple[Any, Any]],
+        isolation: Isolation | None,
+        python: Python,
+        *,
+        of_one_item_each: str | None = None,
     ) -> ForkingSteps[list[Any]]:
-        """Items with the unit's own writes, None for each that does not exist; new ones are read as of one instant."""
+        """Items with the unit's own writes, None for each that does not exist; new ones are read as of one instant.
+
+        Args:
+            of_one_item_each: the caller's name for a list in which no item may occur twice.
+        """
         if self.terms.is_outside:
             return (yield from self._at_one_instant(lambda: self._get(wanted, isolation, python)))
-        return (yield from self._alone(self._get(wanted, isolation, python)))
+        return (yield from self._alone(self._get(wanted, isolation, python, of_one_item_each)))
 
     def _get(
-        self, wanted: Sequence[tuple[Any, Any]], isolation: Isolation | None, python: Python
+        self,
+        wanted: Sequence[tuple[Any, Any]],
+        isolation: Isolation | None,
+        python: Python,
+        of_one_item_each: str | None = None,
     ) -> ForkingSteps[list[Any]]:
         level = self._level(isolation)
         places = self._wanted(wanted, python)
+        if of_one_item_each is not None:
+            check_once(of_one_item_each, places)
         yield from self.begin()
         if level in (SERIALIZABLE, READ_LOCK):
             # Outside of units more than one transaction reads are read again, so that the first reads may be plain.
@@ -255,7 +270,8 @@ class UnitReads:
     def _query(self, table: Any, given: QueryArguments, isolation: Isolation | None) -> ForkingSteps[Found]:
         level, own = self._level(isolation), self._tables.check_own(table)
         if self._read_locks is not None and level in (SERIALIZABLE, READ_LOCK):
-            allowed = "COMMITTED or UNCOMMITTED for a query of such a unit: `get_all` marks what it has shown"
+            at_committed = "COMMITTED or UNCOMMITTED for a query of such a unit: unit.query(..., isolation=COMMITTED)"
+            allowed = f"{at_committed}; get_all marks what it has shown"
             raise InvalidUnitRequest("isolation", level, allowed, is_of_units=True)
         checked = asked(own, given, self._work.marks)
         if checked.index is not None and level is SERIALIZABLE:
@@ -373,3 +389,12 @@ class UnitReads:
     def _place(self, table: Any, given: Attributes) -> ItemState:
         own = self._tables.check_own(table)
         return self._work.place(own, own.key_alone("key", given))
+
+
+def check_once(field: str, places: Sequence[ItemState]) -> None:
+    """Refuse a list that has an item twice."""
+    seen = set[int]()
+    for place in places:
+        if id(place) in seen:
+            raise InvalidUnitRequest(field, {place.table.name: PYTHON.to_caller(place.key)}, "each item once")
+        seen.add(id(place))
