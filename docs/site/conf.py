@@ -72,8 +72,8 @@ html_search_scorer = str(Path(__file__).with_name("search.js"))
 _SECTIONS: Mapping[str, Sequence[str]] = {
     "Decide": ("deciding", "costs", "coming-from", "leaving"),
     "Understand": ("how-it-works", "guarantees", "glossary"),
-    "Use": ("construct", "workflows", "python", "durable", "recipes", "units", "command"),
-    "Operate": ("operations", "runbook", "threat-model"),
+    "Use": ("construct", "workflows", "python", "durable", "recipes", "units", "save-and-resume", "command"),
+    "Operate": ("operations", "units-table", "runbook", "threat-model"),
     "Reference": tuple(
         f"reference/{module}" for module in ("locks", "errors", "units", "asyncio", "durable", "testing", "cdk")
     ),

@@ -38,6 +38,8 @@ PAGES = (
     "docs/coming-from.md",
     "docs/python.md",
     "docs/units.md",
+    "docs/save-and-resume.md",
+    "docs/units-table.md",
 )
 KEYS = {"orders": {"id": "S"}, "accounts": {"id": "S"}, "lines": {"order": "S", "number": "N"}}
 OF_UNITS = "from ticketlock.units import"
@@ -56,6 +58,7 @@ def in_memory(boto3_in_memory: MemoryDynamoDB) -> None:
     """The tables, beside what a page makes; every client of boto3 is answered from memory."""
     make_tables(boto3_in_memory)
     create_table("locks")
+    create_units_table("units")
 
 
 @pytest.fixture
@@ -94,7 +97,6 @@ def test_the_python_of_a_page_runs(page: str, request: pytest.FixtureRequest, mo
 @pytest.mark.usefixtures("in_memory")
 def test_the_units_of_the_readme_are_committed() -> None:
     (block,) = [source for _, source in python_blocks("README.md") if OF_UNITS in source]
-    create_units_table("units")
     names: dict[str, Any] = {}
     exec(block, names)
     exec(block, names)

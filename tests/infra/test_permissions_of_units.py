@@ -173,7 +173,7 @@ def test_the_permissions_of_who_shows_open_units_are_what_it_uses(
 def test_the_function_of_the_page_sweeps(books: Books, units_world: UnitsWorld, ann: Party) -> None:
     left_by_killed_processes(units_world, books)
     books.clock.advance(LATER_S)
-    (source,) = [each for each in blocks("docs/units.md", "python") if "def sweeper" in each]
+    (source,) = [each for each in blocks("docs/units-table.md", "python") if "def sweeper" in each]
     names: dict[str, Any] = {"Any": Any, "units": ann.units}
     exec(source, names)
     context = SimpleNamespace(get_remaining_time_in_millis=lambda: 300_000)

@@ -15,7 +15,7 @@ ONE, MOST, ALL = (1, 1), (3, 5), (3, 3)
 """How many datapoints must be at the threshold, of how many."""
 
 _ROOT = Path(__file__).parents[2]
-_PAGES = ("docs/runbook.md", "docs/operations.md", "docs/units.md")
+_PAGES = ("docs/runbook.md", "docs/operations.md", "docs/units.md", "docs/units-table.md")
 _SECTIONS = {
     f'{page}, "{heading}"'
     for page in _PAGES

@@ -13,11 +13,12 @@ from kit.pages import ROOT, python_blocks
 
 pytestmark = pytest.mark.verify("two type checkers read boto3's types")
 
-PAGES = ("README.md", "docs/coming-from.md", "docs/python.md", "docs/units.md")
+OF_UNITS = ("docs/units.md", "docs/save-and-resume.md", "docs/units-table.md")
+PAGES = ("README.md", "docs/coming-from.md", "docs/python.md", *OF_UNITS)
 PYRIGHT = ROOT / "node_modules" / ".bin" / "pyright"
 WRONG = Path(__file__).with_name("wrong_calls.py")
 # What a page leaves to its readers.
-OF_READERS = {"README.md": ("charge", "order"), "docs/units.md": ("take", "charge")}
+OF_READERS = {"README.md": ("charge", "order"), "docs/save-and-resume.md": ("take", "charge")}
 OF_THE_CDK = "from ticketlock_cdk import"
 
 Said = Mapping[int, list[tuple[str, str]]]

@@ -27,7 +27,7 @@ _OLDEST_OPEN_UNIT = Duration.minutes(15)
 
 _UNITS = 'docs/runbook.md, "Units of work"'
 _CONFLICTS = 'docs/units.md, "Conflicts"'
-_SWEEPING = 'docs/units.md, "Sweeping"'
+_SWEEPING = 'docs/units-table.md, "Sweeping"'
 _SCALE = 'docs/operations.md, "How far units scale"'
 
 # Of each pass two lines for a unit that could not be finished, and one for a unit that is pending.
