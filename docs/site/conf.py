@@ -73,7 +73,7 @@ _SECTIONS: Mapping[str, Sequence[str]] = {
     "Decide": ("deciding", "costs", "coming-from", "leaving"),
     "Understand": ("how-it-works", "guarantees", "glossary"),
     "Use": ("construct", "workflows", "python", "durable", "recipes", "units", "save-and-resume", "command"),
-    "Operate": ("operations", "units-table", "runbook", "threat-model"),
+    "Operate": ("deploying", "permissions", "operations", "units-table", "runbook", "threat-model"),
     "Reference": tuple(
         f"reference/{module}" for module in ("locks", "errors", "units", "asyncio", "durable", "testing", "cdk")
     ),

@@ -1,4 +1,4 @@
-"""The tables of units that repeat the code: in docs/units.md, docs/units-table.md and docs/operations.md."""
+"""The tables of units that repeat the code: in docs/units.md, docs/units-table.md and docs/permissions.md."""
 
 import inspect
 import json

@@ -1,6 +1,6 @@
 """A Lambda function whose invocations run one at a time for each order, in the order of their arrival.
 
-Environment: ``LOCK_TABLE``. The role needs what docs/operations.md lists for clients of the table.
+Environment: ``LOCK_TABLE``. The role needs what docs/permissions.md lists for clients of the table.
 """
 
 import os

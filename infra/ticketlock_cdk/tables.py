@@ -118,7 +118,7 @@ def let_service_use(
     if not added.statement_added:
         Annotations.of(scope).add_warning_v2(
             f"ticketlock:keyPolicy:{name.replace(' ', '')}",
-            f"the encryption key is an imported one: its policy must let {name} use it (docs/operations.md says how)",
+            f"the encryption key is an imported one: its policy must let {name} use it (docs/permissions.md says how)",
         )
 
 

@@ -208,7 +208,7 @@ def test_the_steps_of_the_job_run_in_sequence(here: dict[str, str], folder: Path
 
 def test_the_permissions_for_units_are_what_is_used(books: Books) -> None:
     """Except the actions that no unit here needs: of corrections, of a unit that has own rows."""
-    (row,) = [row for row in rows("docs/operations.md", "Permissions") if "`ticketlock units`" in row[0]]
+    (row,) = [row for row in rows("docs/permissions.md", "Units of work") if "`ticketlock units`" in row[0]]
     of_units, of_yours = (set(re.findall(r"`([A-Z]\w+)`", each)) for each in row[1:])
     boss, records = Party(books, None), UnitRecords("units")
     settled, forced = left(books, ["ann"], is_committed=True, ago_s=AGO_S), left(books, ["ben"])
@@ -228,7 +228,7 @@ def test_the_permissions_for_units_are_what_is_used(books: Books) -> None:
     assert used["accounts"] | used["lines"] | {"DeleteItem"} == of_yours
 
 
-(TEMPLATE,) = blocks("docs/operations.md", "yaml")
+(TEMPLATE,) = blocks("docs/permissions.md", "yaml")
 
 
 def test_the_template_makes_the_librarys_table_and_its_policies_are_the_constructs_grants() -> None:

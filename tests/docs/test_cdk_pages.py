@@ -18,7 +18,7 @@ from ticketlock_cdk import TicketLock, TransactionTables
 
 pytestmark = pytest.mark.verify("each example is a stack")
 
-PAGES = ("README.md", "docs/construct.md", "docs/workflows.md", "docs/operations.md")
+PAGES = ("README.md", "docs/construct.md", "docs/workflows.md", "docs/operations.md", "docs/deploying.md")
 _OF_THE_CLIENT = "from ticketlock import"
 _OF_UNITS = "from ticketlock.units import"
 

@@ -88,7 +88,7 @@ ASKED = {
     "exactly once": "docs/units.html#exactly-once",
     "test my code": "docs/python.html#test-your-code",
     "asyncio": "docs/python.html#asyncio",
-    "delete the stack": "docs/operations.html#delete-the-stack",
+    "delete the stack": "docs/deploying.html#delete-the-stack",
     "terraform": "docs/construct.html#sam-terraform-typescript",
     "stop using": "docs/leaving.html",
     "semaphore": "docs/python.html#several-locks-semaphores-readers-and-writers",

@@ -301,7 +301,7 @@ def on_the_table(found, principal):
 @pytest.mark.parametrize(("principal", "policy"), [("client", "UseLocks"), ("operator", "ReadLocks")])
 def test_a_grant_allows_on_the_table_what_the_policy_of_the_page_does(principal, policy, everything, found):
     """`tests/security` shows what that policy refuses."""
-    (page,) = blocks("docs/operations.md", "yaml")
+    (page,) = blocks("docs/permissions.md", "yaml")
     written = yaml.safe_load(page)["Resources"][policy]["Properties"]["PolicyDocument"]["Statement"]
     expected = [(sorted(as_list(one["Action"])), one.get("Condition")) for one in written]
     granted = on_the_table(found, getattr(everything, principal))

@@ -68,13 +68,13 @@ def test_the_example_function_sleeps_for_as_long_as_it_is_asked(stack_with, monk
 def test_a_first_deployment_reserves_no_concurrency_of_which_a_new_account_may_have_none_to_reserve(
     more, reserved, stack_with
 ):
-    """Lambda leaves at least 100 unreserved: docs/operations.md says of how many this is the rest."""
+    """Lambda leaves at least 100 unreserved: docs/deploying.md says of how many this is the rest."""
     found = stack_with(transactions=True, workflows=MACHINE, alarms=True, dashboard=True, **more)
     functions = found.of_type("AWS::Lambda::Function").values()
     numbers = [each["ReservedConcurrentExecutions"] for each in functions if "ReservedConcurrentExecutions" in each]
     assert sorted(numbers) == reserved
     if reserved:
-        page = " ".join((ROOT / "docs/operations.md").read_text().split())
+        page = " ".join((ROOT / "docs/deploying.md").read_text().split())
         assert f"the account needs {100 + max(reserved)}, or {100 + sum(reserved)} with the" in page
     assert not any("Provisioned" in json.dumps(each) for each in found.resources.values())
 

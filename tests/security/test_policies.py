@@ -24,7 +24,7 @@ OURS = LockName("tenant-a/order-42")
 
 
 def of_table_page(name: str) -> list[Statement]:
-    (body,) = blocks("docs/operations.md", "yaml")
+    (body,) = blocks("docs/permissions.md", "yaml")
     statements: list[Statement] = yaml.safe_load(body)["Resources"][name]["Properties"]["PolicyDocument"]["Statement"]
     return statements
 

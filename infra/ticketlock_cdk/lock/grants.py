@@ -86,7 +86,7 @@ _LISTED = (
     "waiting",
 )
 
-_BY_HAND = "no such call, and the policies that docs/operations.md lists, by hand"
+_BY_HAND = "no such call, and the policies that docs/permissions.md lists, by hand"
 # Of 10, so that the principal may have others.
 _MOST_MANAGED = 8
 

@@ -1,4 +1,4 @@
-"""Permissions of processes that run units, of readers beside them, and of the sweeper (docs/operations.md).
+"""Permissions of processes that run units, of readers beside them, and of the sweeper (docs/permissions.md).
 
 A transaction needs the permission of each of its actions:
 https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis-iam.html
