@@ -17,6 +17,8 @@ from ticketlock_cdk.monitoring import Metrics
 from ticketlock_cdk.units.monitoring import UnitsMetrics
 from ticketlock_local.plain.template import _PARAMETERS
 
+from ticketlock.units import Swept
+
 # Where the context has another name than the property.
 _IN_CONTEXT = {
     "table": ("table_name",),
@@ -50,6 +52,17 @@ _OF_CONTEXT_ALONE = {
     "transactions": "also deploy a `TransactionTables`, with the same settings",
     "workflows": "the state machines that save units, to attach",
 }
+# The sweeper emits these of what `Units.sweep` returns.
+_OF_A_SWEEP = {
+    "OldestOpenUnitAge": "oldest_ms",
+    "CommittedUnfinished": "unfinished",
+    "RefusedItems": "refused",
+    "RolledBackByOthers": "rolled_back",
+    "OpenUnits": "open",
+    "FinishedItems": "finished",
+    "ClosedUnits": "closed",
+    "StoppedSweeps": "not is_whole",
+}
 _NOT_IN_CONTEXT = {"reserve_concurrency": "set by `clean_up_concurrency`, if that is a number"}
 
 
@@ -75,8 +88,15 @@ def metrics_of_locks() -> str:
 
 
 def metrics_of_units() -> str:
-    """A row for each metric of a TransactionTables."""
-    return _table([("`units.metric_…()`", "metric", "means"), *_metrics(UnitsMetrics)])
+    """A row for each metric of a TransactionTables, with what a sweep returns."""
+    assert {each.removeprefix("not ") for each in _OF_A_SWEEP.values()} == set(Swept.__dataclass_fields__), (
+        "say which metric has each number"
+    )
+    rows = [
+        (method, metric, f"`{_OF_A_SWEEP[name]}`" if (name := metric.strip("`")) in _OF_A_SWEEP else "", means)
+        for method, metric, means in _metrics(UnitsMetrics)
+    ]
+    return _table([("`units.metric_…()`", "metric", "`Swept`", "means"), *rows])
 
 
 def parameters() -> str:

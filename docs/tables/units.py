@@ -10,7 +10,7 @@ from typing import Any
 from ticketlock_cdk.units import access
 
 from ticketlock import errors as of_ticketlock
-from ticketlock.units import Isolation, Swept, Units
+from ticketlock.units import Isolation, Units
 from ticketlock.units._provision import UNITS_TABLE
 from ticketlock.units._records._rows import OPEN
 from ticketlock.wire._actions import TIME_TO_LIVE
@@ -61,17 +61,6 @@ _WHEN_TO_TAKE = {
     "READ_LOCK": "the code is costly to run again: others wait for you",
     "COMMITTED": "you only read, or a value may have changed by the commit",
     "UNCOMMITTED": "a slightly old value is good enough",
-}
-
-_WHEN_TO_ACT = {
-    "rolled_back": "often: find out which process crashes, or pauses for a minute",
-    "finished": "the same",
-    "closed": "",
-    "open": "above your usual number for half an hour: the log says why",
-    "unfinished": "from 1 on",
-    "refused": "from 1 on: [correct them](command.md#an-item-that-dynamodb-refuses-correct)",
-    "oldest_ms": "above the duration of your longest unit",
-    "is_whole": "false for hours: sweep in more parts, or more often",
 }
 
 _ROWS = {
@@ -139,18 +128,6 @@ def errors() -> str:
             f"`{name}`": (_WHEN.get(name) or _summary(getattr(of_ticketlock, name)), todo)
             for name, todo in (_WHAT_TO_DO | _OTHER_ERRORS).items()
         },
-    )
-
-
-def swept() -> str:
-    """What a sweep returns."""
-    told = _attributes(Swept)
-    assert set(told) == set(_WHEN_TO_ACT) == set(Swept.__dataclass_fields__), "say when to act on each number"
-    return _table(
-        "`Swept`",
-        "counts",
-        "when to act",
-        rows={f"`{name}`": (re.split(r"[;.:] ", told[name])[0], when) for name, when in _WHEN_TO_ACT.items()},
     )
 
 

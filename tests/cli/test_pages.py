@@ -18,7 +18,7 @@ import yaml  # type: ignore[import-untyped]  # ships no types
 from click.testing import CliRunner
 from kit.command import Command
 from kit.left_units import AGO_S, left, left_insert
-from kit.pages import blocks, rows
+from kit.pages import blocks, rows, text
 from kit.units import Books, Party
 from ticketlock_cdk.lock import grants
 from ticketlock_local.cloud.deploy import client_arguments
@@ -228,7 +228,7 @@ def test_the_permissions_for_units_are_what_is_used(books: Books) -> None:
     assert used["accounts"] | used["lines"] | {"DeleteItem"} == of_yours
 
 
-(TEMPLATE,) = blocks("docs/permissions.md", "yaml")
+TEMPLATE = text("examples/locks.yaml")
 
 
 def test_the_template_makes_the_librarys_table_and_its_policies_are_the_constructs_grants() -> None:

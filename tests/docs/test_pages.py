@@ -34,13 +34,7 @@ from ticketlock.testing import MemoryDynamoDB
 from ticketlock.units import create_units_table
 from ticketlock.workflow._turn import FIRST_BEATS, FIRST_POLLS
 
-PAGES = (
-    "docs/coming-from.md",
-    "docs/python.md",
-    "docs/units.md",
-    "docs/save-and-resume.md",
-    "docs/units-table.md",
-)
+PAGES = ("docs/coming-from.md", "docs/python.md", "docs/units.md", "docs/save-and-resume.md", "docs/units-table.md")
 KEYS = {"orders": {"id": "S"}, "accounts": {"id": "S"}, "lines": {"order": "S", "number": "N"}}
 OF_UNITS = "from ticketlock.units import"
 

@@ -7,7 +7,7 @@ import yaml  # type: ignore[import-untyped]  # ships no types
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_kms as kms
 from kit.events import execution_arn, turn_of
-from kit.pages import blocks
+from kit.pages import text
 from kit.stacks import allowed, as_list, function, machine
 from ticketlock_cdk import TicketLock
 
@@ -299,10 +299,10 @@ def on_the_table(found, principal):
 
 
 @pytest.mark.parametrize(("principal", "policy"), [("client", "UseLocks"), ("operator", "ReadLocks")])
-def test_a_grant_allows_on_the_table_what_the_policy_of_the_page_does(principal, policy, everything, found):
+def test_a_grant_allows_on_the_table_what_the_policy_of_the_template_does(principal, policy, everything, found):
     """`tests/security` shows what that policy refuses."""
-    (page,) = blocks("docs/permissions.md", "yaml")
-    written = yaml.safe_load(page)["Resources"][policy]["Properties"]["PolicyDocument"]["Statement"]
+    template = yaml.safe_load(text("examples/locks.yaml"))
+    written = template["Resources"][policy]["Properties"]["PolicyDocument"]["Statement"]
     expected = [(sorted(as_list(one["Action"])), one.get("Condition")) for one in written]
     granted = on_the_table(found, getattr(everything, principal))
     assert [(sorted(its_actions), condition) for its_actions, condition in granted] == expected

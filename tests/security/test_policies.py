@@ -23,8 +23,8 @@ LEASE_MS = 60_000
 OURS = LockName("tenant-a/order-42")
 
 
-def of_table_page(name: str) -> list[Statement]:
-    (body,) = blocks("docs/permissions.md", "yaml")
+def of_template(name: str) -> list[Statement]:
+    body = text("examples/locks.yaml")
     statements: list[Statement] = yaml.safe_load(body)["Resources"][name]["Properties"]["PolicyDocument"]["Statement"]
     return statements
 
@@ -61,7 +61,7 @@ def use(table: LockTable, lock: LockName, pass_time: Callable[[float], None]) ->
     table.force_release(lock, resumed.fencing_token)
 
 
-@pytest.mark.parametrize("policy", [partial(of_table_page, "UseLocks"), confined], ids=["UseLocks", "confined"])
+@pytest.mark.parametrize("policy", [partial(of_template, "UseLocks"), confined], ids=["UseLocks", "confined"])
 def test_every_request_of_a_client_for_its_locks_is_allowed(
     policy: Callable[[], list[Statement]], table: Table
 ) -> None:
@@ -71,12 +71,12 @@ def test_every_request_of_a_client_for_its_locks_is_allowed(
 
 
 def actions(policy: str) -> list[str]:
-    return [action for each in of_table_page(policy) for action in listed(each["Action"])]
+    return [action for each in of_template(policy) for action in listed(each["Action"])]
 
 
 def without(policy: str, action: str) -> list[Statement]:
     return [
-        {**each, "Action": [one for one in listed(each["Action"]) if one != action]} for each in of_table_page(policy)
+        {**each, "Action": [one for one in listed(each["Action"]) if one != action]} for each in of_template(policy)
     ]
 
 
@@ -102,7 +102,7 @@ def test_without_any_one_of_its_actions_a_policy_is_not_enough(
 
 
 def test_a_client_wakes_the_workflow_that_waits_behind_it(table: Table) -> None:
-    guarded = Guarded(table.memory, of_table_page("UseLocks"))
+    guarded = Guarded(table.memory, of_template("UseLocks"))
     client, me = table.over(guarded), Claim(OURS, "me", LEASE_MS)
     grant = client.take_ticket(me, None)
     assert isinstance(grant, Grant)
@@ -116,7 +116,7 @@ def test_a_client_that_may_not_check_sessions_leaves_the_row_of_one_that_has_gon
     table: Table,
 ) -> None:
     """The check would return the session, with the token of a heartbeat. A function shortens the row."""
-    guarded = Guarded(table.memory, of_table_page("UseLocks"))
+    guarded = Guarded(table.memory, of_template("UseLocks"))
     client, me = table.over(guarded), Claim(OURS, "me", LEASE_MS)
     grant = client.take_ticket(me, None)
     assert isinstance(grant, Grant)
@@ -162,7 +162,7 @@ def test_no_policy_allows_writing_a_session_or_reading_it_by_its_key(
     key = session_of(table)
     parameters = {"Item" if operation == "put_item" else "Key": key, **more}
     (asked,) = asked_by(operation, parameters)
-    assert not allows(of_table_page(policy), asked)
+    assert not allows(of_template(policy), asked)
 
 
 NAMED = {"Select": "SPECIFIC_ATTRIBUTES"}
@@ -197,7 +197,7 @@ def test_no_policy_allows_reading_the_token_of_a_heartbeat(
     key = session_of(table)
     of_one = {"KeyConditionExpression": "pk = :partition", "ExpressionAttributeValues": {":partition": key["pk"]}}
     (asked,) = asked_by(operation, {**(of_one if operation == "query" else {}), **more})
-    assert not allows(of_table_page(policy), asked)
+    assert not allows(of_template(policy), asked)
 
 
 def test_the_same_read_without_the_token_is_allowed(table: Table) -> None:
@@ -205,20 +205,20 @@ def test_the_same_read_without_the_token_is_allowed(table: Table) -> None:
     of_one = {"KeyConditionExpression": "#k = :partition", "ExpressionAttributeValues": {":partition": key["pk"]}}
     aliases = {"ExpressionAttributeNames": {"#k": "pk", "#t": "wakeUpToken"}}
     query = {**of_one, **aliases, "ProjectionExpression": "#k, sk, #t", "FilterExpression": "#t > :x", **NAMED}
-    assert all(allows(of_table_page("UseLocks"), asked) for asked in asked_by("query", query))
+    assert all(allows(of_template("UseLocks"), asked) for asked in asked_by("query", query))
     scan = {"ProjectionExpression": "pk, sk, waiting", "FilterExpression": "held BETWEEN :x AND :y", **NAMED}
-    assert all(allows(of_table_page("ReadLocks"), asked) for asked in asked_by("scan", scan))
+    assert all(allows(of_template("ReadLocks"), asked) for asked in asked_by("scan", scan))
 
 
 def test_a_client_lists_nothing(table: Table) -> None:
-    client = table.over(Guarded(table.memory, of_table_page("UseLocks")))
+    client = table.over(Guarded(table.memory, of_template("UseLocks")))
     with pytest.raises(TableRefused, match=r"dynamodb:Scan"):
         list(client.list_locks())
 
 
 def test_an_operator_reads_and_lists_and_writes_nothing(table: Table) -> None:
     table.execution("holder").asks(OURS.entity)
-    guarded = Guarded(table.memory, of_table_page("ReadLocks"))
+    guarded = Guarded(table.memory, of_template("ReadLocks"))
     operator = table.over(guarded)
     seen = operator.inspect(OURS)
     assert seen.item is not None

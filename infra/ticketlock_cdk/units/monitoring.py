@@ -27,7 +27,7 @@ _OLDEST_OPEN_UNIT = Duration.minutes(15)
 
 _UNITS = 'docs/runbook.md, "Units of work"'
 _CONFLICTS = 'docs/units.md, "Conflicts"'
-_SWEEPING = 'docs/units-table.md, "Sweeping"'
+_ALARMS = 'docs/units-table.md, "Metrics and alarms"'
 _SCALE = 'docs/operations.md, "How far units scale"'
 
 # Of each pass two lines for a unit that could not be finished, and one for a unit that is pending.
@@ -182,7 +182,7 @@ class UnitsMonitoring(Monitoring):
                 metrics.metric_stopped_sweeps(period=self.sweep_every, statistic=count),
                 1,
                 "No pass of the sweeper has ended in three of its intervals.",
-                _SWEEPING,
+                _ALARMS,
                 ALL,
                 is_silence=True,
             ),
@@ -190,21 +190,21 @@ class UnitsMonitoring(Monitoring):
                 metrics.metric_stopped_sweeps(period=period, statistic=least),
                 1,
                 "Pass after pass of the sweeper runs out of time: more is left than it can finish.",
-                _SWEEPING,
+                _ALARMS,
                 ALL,
             ),
             "SweeperErrors": AlarmRow(
                 sweeper.metric_errors(period=period),
                 at.sweeper_errors,
                 "Passes of the sweeper fail.",
-                _SWEEPING,
+                _ALARMS,
                 MOST,
             ),
             "SweeperThrottles": AlarmRow(
                 sweeper.metric_throttles(period=period),
                 at.sweeper_throttles,
                 "Lambda throttles the sweeper: the account's concurrency is used up, or a pass takes too long.",
-                _SWEEPING,
+                _ALARMS,
                 ALL,
             ),
             "DeadLetters": self.dead_letters(
