@@ -1,9 +1,12 @@
-"""The results in docs/proof.md, from the figures of one commit that ``make proof`` writes into proof.json."""
+"""The results in docs/proof.md: the figures of one commit that ``make proof`` writes into proof.json, and what was
+searched of random schedules alone, which searched.jsonl keeps.
+"""
 
 import json
 from pathlib import Path
 
 _FILE = Path(__file__).with_suffix(".json")
+_SEARCHED = Path(__file__).with_name("searched.jsonl")
 
 
 def results(file: Path = _FILE) -> str:
@@ -17,4 +20,16 @@ def results(file: Path = _FILE) -> str:
     ]
     for title, figures in told["figures"].items():
         rows.append(f"| {title} | {'; '.join(f'{name} **{figure}**' for name, figure in figures.items())} |")
+    return "\n".join(rows)
+
+
+def searched(file: Path = _SEARCHED) -> str:
+    """A row for each range of seeds: the world, a commit with the code that was searched, and what was found."""
+    rows = ["| world | commit | seeds | schedules | steps | broken |", "|---|---|---|---|---|---|"]
+    for line in filter(None, file.read_text().splitlines()):
+        told = json.loads(line)
+        found = told["found"]
+        seeds = f"{told['from']:,} to {told['to'] - 1:,}"
+        counted = f"**{found['schedules']:,}** | **{found['steps']:,}** | **{len(found['broken'])}**"
+        rows.append(f"| {told['world']} | `{told['commit'][:8]}` | {seeds} | {counted} |")
     return "\n".join(rows)

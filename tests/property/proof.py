@@ -23,6 +23,7 @@ from property.stateful import RULED, found_by_hypothesis
 from property.units import proof as units
 from property.world import World
 from ticketlock_local.checkout import ROOT
+from ticketlock_local.release.commit import git
 
 _RANDOM_FOR_EACH_RULED = 20
 
@@ -145,7 +146,7 @@ def main() -> None:
             (locks_at_random if asked.random else locks)(report, pool, slices)
         if asked.only != "locks":
             (units.search_at_random if asked.random else units.search)(report, pool, slices)
-    slices.join({"locks": Found.of, "units": units.Found.of})
+    slices.join({"locks": Found.of, "units": units.Found.of}, git(ROOT, "rev-parse", "HEAD"))
     for failure in report.failures:
         report.console.print(failure, style="red", markup=False)
     report.console.print(f"{len(report.failures)} failures, {time.perf_counter() - began:.0f} s")

@@ -100,11 +100,12 @@ class Slices:
             result.add_done_callback(partial(self._keep, world, seeds))
             yield "", result
 
-    def join(self, made: Mapping[str, Callable[[Any], Counts[Any]]]) -> None:
+    def join(self, made: Mapping[str, Callable[[Any], Counts[Any]]], commit: str) -> None:
         """Write ranges of each world that follow one another as one; afterwards the file has no other code's.
 
         Args:
             made: by the world, makes a result of what was kept of it.
+            commit: one that has this code.
         """
         if self.file is None or not self.file.exists():
             return
@@ -119,7 +120,7 @@ class Slices:
                     total.add(found)
                     seeds, found = range(before.start, seeds.stop), total
                 joined.append((seeds, found))
-            lines += [self._line(world, *each) for each in joined]
+            lines += [self._line(world, *each, commit=commit) for each in joined]
         whole = self.file.with_suffix(".joined")
         whole.write_text("".join(lines))
         whole.replace(self.file)
@@ -147,6 +148,6 @@ class Slices:
             # It begins with the end of a line: the one before may have been broken off.
             file.write("\n" + self._line(world, seeds, done.result()))
 
-    def _line(self, world: str, seeds: range, found: Counts[Any]) -> str:
-        told = {"code": self.code[world], "world": world, "from": seeds.start, "to": seeds.stop, "found": found.told()}
-        return json.dumps(told) + "\n"
+    def _line(self, world: str, seeds: range, found: Counts[Any], **more: str) -> str:
+        told = {"code": self.code[world], **more, "world": world, "from": seeds.start, "to": seeds.stop}
+        return json.dumps({**told, "found": found.told()}) + "\n"

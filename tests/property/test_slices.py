@@ -1,5 +1,6 @@
 """Random schedules in slices: each range of seeds is searched once for some code, and all add up."""
 
+import json
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -94,8 +95,8 @@ def test_ranges_that_follow_one_another_are_joined_and_still_count(tmp_path: Pat
     for first in (0, 250, 1_000):
         search(Slices(first, 250, file, code("one")))
     search(Slices(0, 250, file, code("another")))
-    Slices(0, 0, file, code("one")).join({"units": Found.of, "locks": Found.of})
-    assert len(file.read_text().splitlines()) == 2
+    Slices(0, 0, file, code("one")).join({"units": Found.of, "locks": Found.of}, "c0ffee")
+    assert [json.loads(line)["commit"] for line in file.read_text().splitlines()] == ["c0ffee"] * 2
     seeds, total = search(Slices(0, 1_250, file, code("one")))
     assert seeds == list(range(500, 1_000))
     assert (total.schedules, total.steps, total.struck["late"]) == (1_250, 12_500, 1_250)
@@ -105,7 +106,7 @@ def test_a_part_of_a_range_that_was_joined_is_searched_again_and_the_range_stays
     file = tmp_path / "slices.jsonl"
     for schedules in (1_000, 250):
         search(Slices(0, schedules, file, code("one")))
-        Slices(0, 0, file, code("one")).join({"units": Found.of})
+        Slices(0, 0, file, code("one")).join({"units": Found.of}, "c0ffee")
     assert search(Slices(0, 1_000, file, code("one")))[0] == []
 
 
