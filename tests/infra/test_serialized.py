@@ -14,6 +14,7 @@ from aws_cdk import App, Aws, CfnParameter, Duration, Stack
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_stepfunctions as sfn
+from aws_cdk import aws_stepfunctions_tasks as tasks
 from aws_cdk.assertions import Annotations, Match
 from constructs import Construct
 from kit.stacks import as_list, function, machine
@@ -448,6 +449,75 @@ def test_an_invalid_argument_is_refused_by_name(arguments, message, one_lock, sc
     with pytest.raises(ValueError, match="allowed") as refused:
         one_lock.serialize(**given)
     assert message in str(refused.value)
+
+
+class WiredLater:
+    """Ways to wire the states that a fragment protects, after ``serialize`` was called: each is a method here."""
+
+    def __init__(self, stack, language):
+        self.stack, self._language = stack, language
+
+    def state(self, name):
+        return sfn.Pass(self.stack, name, query_language=self._language)
+
+    def task(self, name):
+        """A state whose failure can be caught."""
+        service = {"service": "s3", "action": "listBuckets", "iam_resources": ["*"], "query_language": self._language}
+        return tasks.CallAwsService(self.stack, name, **service)
+
+    def several(self, name):
+        return sfn.Parallel(self.stack, name, query_language=self._language).branch(self.state(f"In {name}"))
+
+    def one_by_one(self):
+        protected = self.state("First")
+        yield protected
+        protected.next(self.state("Second"))
+
+    def next_several(self):
+        protected = self.state("Look")
+        yield protected
+        protected.next(self.several("Ship and bill"))
+
+    def several_of_a_choice(self):
+        protected = sfn.Choice(self.stack, "Way", query_language=self._language)
+        yield protected
+        each = sfn.Map(self.stack, "Lines", query_language=self._language).item_processor(self.state("Line"))
+        in_jsonata = sfn.Condition.jsonata("{% true %}")
+        present = sfn.Condition.is_present("$.id")
+        protected.when(in_jsonata if self._language is JSONATA else present, each).otherwise(self.state("Nothing"))
+
+    def several_after_a_failure(self):
+        protected = self.task("Charge")
+        yield protected
+        protected.add_catch(self.several("Repair and tell"))
+
+
+@pytest.mark.parametrize("language", sfn.QueryLanguage)
+def test_whether_states_run_beside_a_failed_one_is_known_of_states_that_are_wired_later(language, stack, synthesise):
+    lock, ways = TicketLock(stack, "Lock"), WiredLater(stack, language)
+    of_ways, fragments = [], []
+    for name in ("one_by_one", "next_several", "several_of_a_choice", "several_after_a_failure"):
+        of_ways.append(getattr(ways, name)())
+        given = {"entity": "e", "query_language": language}
+        fragment = lock.serialize(stack, name, next(of_ways[-1]), **given)
+        fragments.append(fragment.to_single_state() if name == "next_several" else fragment)
+    for way in of_ways:
+        assert list(way) == []
+    chain = reduce(sfn.Chain.next, fragments[1:], sfn.Chain.start(fragments[0]))
+    workflow = machine(stack, chain=chain, query_language=language)
+    lock.attach(workflow)
+    told = {
+        name.removesuffix(".ReleaseAfterFailure"): (state.get("Parameters") or state["Arguments"])["Payload"]["kind"]
+        for name, state in states(synthesise(stack).definition(workflow))
+        if name.endswith(".ReleaseAfterFailure")
+    }
+    several = "concurrent"
+    assert told == {
+        "one_by_one": "chain",
+        "next_several": several,
+        "several_of_a_choice": several,
+        "several_after_a_failure": several,
+    }
 
 
 def test_values_that_are_known_only_at_deploy_time_are_accepted(stack, found_of):

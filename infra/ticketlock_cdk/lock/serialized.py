@@ -5,7 +5,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from aws_cdk import Annotations, Aws, Duration, Token
+import jsii
+from aws_cdk import Annotations, Aws, Duration, IResolveContext, IStringProducer, Lazy, Token
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
@@ -356,7 +357,7 @@ class Serialized(sfn.StateMachineFragment):
             },
         )
         states.branch(given)
-        return states, "concurrent" if _is_concurrent(given) else "chain"
+        return states, Lazy.uncached_string(_KindOfChain(given.start_state))
 
     def _repeated(self, work: sfn.TaskStateBase, name: str) -> sfn.TaskStateBase:
         for retry in self._states_of_branch(0)[name].get("Retry", ()):
@@ -518,8 +519,20 @@ def _is_encoded_path(value: Any) -> bool:
     return Token.is_unresolved(value) and bool(sfn.FieldUtils.find_referenced_paths({"value": value}))
 
 
-def _is_concurrent(chain: Any) -> bool:
-    """Whether other states of the chain may still run after a failure."""
-    reachable = sfn.State.find_reachable_states(chain.start_state, include_error_handlers=True)
-    # By their JSON: a CustomState may be of any type.
-    return any(state.to_state_json()["Type"] in ("Parallel", "Map") for state in reachable)
+@jsii.implements(IStringProducer)
+class _KindOfChain:
+    """The kind of work that a chain is, told when a definition is written: states may be added to it until then.
+
+    Args:
+        start: the chain's first state.
+    """
+
+    def __init__(self, start: sfn.State) -> None:
+        self._start = start
+
+    def produce(self, _context: IResolveContext) -> str:
+        """Whether other states of the chain may still run after a failure."""
+        reachable = sfn.State.find_reachable_states(self._start, include_error_handlers=True)
+        # By their JSON: a CustomState may be of any type.
+        is_concurrent = any(state.to_state_json()["Type"] in ("Parallel", "Map") for state in reachable)
+        return "concurrent" if is_concurrent else "chain"

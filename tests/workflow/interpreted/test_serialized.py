@@ -324,9 +324,10 @@ def test_a_chain_with_a_fragment_may_be_one_state_by_the_cdks_own_method(open_us
     assert user.run({"id": 7}).output == {"id": 7, "payment": [paid_for({"id": 7})]}
 
 
-def test_when_one_of_several_protected_states_fails_the_others_keep_the_lock(open_user: OpenUser) -> None:
+@pytest.mark.parametrize("name", ["concurrent", "concurrent_by_states_wired_later"])
+def test_when_one_of_several_protected_states_fails_the_others_keep_the_lock(open_user: OpenUser, name: str) -> None:
     slow = Work(seconds=60)
-    user = open_user("concurrent", {"work": Work(error=StockMissing()), "slow": slow})
+    user = open_user(name, {"work": Work(error=StockMissing()), "slow": slow})
     outcome = user.run({})
     assert (outcome.status, outcome.error) == ("FAILED", "StockMissing")
     assert not user.stage.is_free(ENTITY)

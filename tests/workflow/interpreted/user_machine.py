@@ -365,6 +365,15 @@ def concurrent(user: Maker) -> Made:
 
 
 @machine()
+def concurrent_by_states_wired_later(user: Maker) -> Made:
+    """The same, behind a state to which both are chained when it is already protected."""
+    look = user.state("Look")
+    locked = user.serialize("Locked", look)
+    look.next(sfn.Parallel(user, "Both").branch(user.invoke("Work")).branch(user.invoke("Slow", "slow")))
+    return locked
+
+
+@machine()
 def child_in_chain(user: Maker) -> Made:
     """The chain runs a nested execution until its end, with a state of the user's own."""
     run = tasks.StepFunctionsStartExecution(
