@@ -8,6 +8,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk.assertions import Annotations, Match
+from kit.stacks import allowed as granted_on
 from kit.stacks import as_list, function, machine
 from ticketlock_cdk import TicketLock
 from ticketlock_cdk.lock.settings import LockSettings
@@ -71,6 +72,50 @@ def test_imported_targets_are_allowed(stack, synthesise):
     workflow = sfn.StateMachine.from_state_machine_arn(stack, "Workflow", MACHINE)
     lock = TicketLock(stack, "Lock", targets=[function, workflow])
     assert allowed(synthesise(stack), lock) == ([FUNCTION, MACHINE], [FUNCTION], [MACHINE])
+
+
+def live_alias(stack):
+    """The alias of a state machine of the app, by an ARN that is known only at deploy time."""
+    version = sfn.CfnStateMachineVersion(stack, "Version", state_machine_arn=machine(stack).state_machine_arn)
+    all_of_it = {"stateMachineVersionArn": version.attr_arn, "weight": 100}
+    return sfn.CfnStateMachineAlias(stack, "Live", name="live", routing_configuration=[all_of_it]).attr_arn
+
+
+@STACKS
+@pytest.mark.parametrize(
+    ("arn", "begins", "name"),
+    [
+        (
+            lambda stack: f"arn:aws:states:{stack.region}:{stack.account}:stateMachine:Orders:PROD",
+            "arn:aws:states:<AWS::Region>:<AWS::AccountId>",
+            "Orders",
+        ),
+        (live_alias, "arn:<part 1 of <Live>>:states:<part 3 of <Live>>:<part 4 of <Live>>", "<part 6 of <Live>>"),
+    ],
+    ids=["known but for its place", "known only at deploy time"],
+)
+def test_an_imported_alias_of_a_state_machine_is_granted_by_the_machines_own_arn(arn, begins, name, stack, synthesise):
+    imported = sfn.StateMachine.from_state_machine_arn(stack, "Imported", arn(stack))
+    lock = TicketLock(stack, "Lock", targets=[imported])
+    found = synthesise(stack)
+    targets = found.definition(lock.state_machine)["States"]["TakeTicket"]["Parameters"]["Payload"]["targets"]
+    assert targets == [found.text(stack.resolve(imported.state_machine_arn))]
+    started, stopped = f"{begins}:stateMachine:{name}", f"{begins}:execution:{name}:lock-*"
+    assert granted_on(found, lock.state_machine)[started] == {"states:StartExecution"}
+    for user in (lock.state_machine, lock.clean_up, lock.release):
+        assert granted_on(found, user)[stopped] == {"states:DescribeExecution", "states:StopExecution"}
+
+
+@STACKS
+def test_a_version_or_an_alias_of_a_state_machine_as_protected_work_brings_a_warning(stack):
+    lock = TicketLock(stack, "Lock")
+    for name in ("Ship", "Live"):
+        qualifier = ":PROD" if name == "Live" else ""
+        work = sfn.StateMachine.from_state_machine_arn(stack, f"Of{name}", f"{MACHINE}{qualifier}")
+        lock.attach(machine(stack, f"{name}Workflow", chain=lock.serialize(stack, name, work, entity="e")))
+    warned = Annotations.from_stack(stack).find_warning("*", Match.string_like_regexp("a version or an alias"))
+    assert [each.id for each in warned] == ["/Test/Live"]
+    assert f"protected is '{MACHINE}:PROD', a version or an alias" in str(warned[0].entry.data)
 
 
 @STACKS

@@ -57,14 +57,19 @@ class Target:
 
 def executions_arn(stack: Stack, machine_arn: str, names: str = "*") -> str:
     """The ARNs of a state machine's executions whose names have this pattern."""
-    parts = stack.split_arn(machine_arn, ArnFormat.COLON_RESOURCE_NAME)
+    return _of_machine(stack, machine_arn, "execution", f":{names}")
+
+
+def _of_machine(stack: Stack, arn: str, resource: str, more: str = "") -> str:
+    """An ARN with the name of the state machine in another one, perhaps of a version or an alias."""
+    parts = stack.split_arn(arn, ArnFormat.COLON_RESOURCE_NAME)
     return stack.format_arn(
         partition=parts.partition,
         service="states",
         region=parts.region,
         account=parts.account,
-        resource="execution",
-        resource_name=f"{parts.resource_name}:{names}",
+        resource=resource,
+        resource_name=f"{parts.resource_name}{more}",
         arn_format=ArnFormat.COLON_RESOURCE_NAME,
     )
 
@@ -122,12 +127,16 @@ def parse_target(name: str, target: Any) -> Target:
 
 
 def _from_construct(name: str, kind: TargetKind, target: Any, arn: str) -> Target:
-    if not Token.is_unresolved(arn):
+    if arn.startswith("arn:") or not Token.is_unresolved(arn):
         return _from_arn(name, arn)
+    machine_arn = arn if kind == "stateMachine" else ""
+    if machine_arn and target.node.default_child is None:
+        # An imported one, perhaps by the ARN of a version or an alias.
+        machine_arn = _of_machine(Stack.of(target), arn, "stateMachine")
     return Target(
         kind,
         arn,
-        arn if kind == "stateMachine" else "",
+        machine_arn,
         # As a version and an alias of a function have.
         is_qualified=hasattr(target, "lambda_"),
         environment=environment_of(target),

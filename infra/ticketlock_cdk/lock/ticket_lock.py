@@ -337,6 +337,13 @@ class TicketLock(LockMetrics, Construct):
         if work is not None and work.machine_arn:
             place, what = grants.beside(self, Stack.of(fragment)), f"protected is {work.shown}"
             self._roles.let_close(place, work.executions_arn(Stack.of(self)), what)
+            if work.is_qualified:
+                told = (
+                    f"{what}, a version or an alias, for whose ARN the CDK's task has its grants; Step Functions asks "
+                    "for grants on the state machine's own: let the role of the machine with the fragment start it "
+                    "(states:StartExecution), and describe and stop its executions"
+                )
+                Annotations.of(fragment).add_warning_v2("ticketlock:qualifiedWork", told)
         return fragment
 
     def attach(self, machine: sfn.StateMachine) -> None:
