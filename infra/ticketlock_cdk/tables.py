@@ -12,6 +12,7 @@ from aws_cdk import aws_kms as kms
 from constructs import Construct
 
 from ticketlock.units._records import KEY, OPEN_INDEX
+from ticketlock_cdk.environment import Environment, environment_of_arn, environment_of_table
 from ticketlock_cdk.nag import acknowledge
 
 # What a principal needs to use a table with such a key, without DynamoDB's wildcards. Creating the table needs
@@ -147,19 +148,21 @@ def new_or_given(
     kind: _Kind,
     given: dynamodb.ITable | str | None,
     *,
+    environment: Environment,
     removal_policy: RemovalPolicy,
     encryption_key: kms.IKey | None,
 ) -> dynamodb.ITable:
     """The table that the construct's property ``table`` gives; if that is None, a new one.
 
     Raises:
-        ValueError: it is not a table, or its keys, its time to live or its index are known and wrong.
+        ValueError: it is not a table, or in another Region or account, or its keys, its time to live or its index are
+            known and wrong.
     """
     if given is None:
         made = _new(scope, id, kind, removal_policy=removal_policy, encryption_key=encryption_key)
         acknowledge(made, "DynamoDBInBackupPlan")
         return made
-    found = given_table(scope, id, given, "table")
+    found = given_table(scope, id, given, "table", environment)
     _check(scope, found, kind)
     return found
 
@@ -267,23 +270,27 @@ def _text(name: str) -> dynamodb.Attribute:
     return dynamodb.Attribute(name=name, type=dynamodb.AttributeType.STRING)
 
 
-def given_table(scope: Construct, id: str, table: dynamodb.ITable | str, name: str) -> dynamodb.ITable:
+def given_table(
+    scope: Construct, id: str, table: dynamodb.ITable | str, name: str, environment: Environment
+) -> dynamodb.ITable:
     """The table that a property gives, as a construct, by name or by ARN.
 
     Args:
         scope, id: those of a table that is imported by name or ARN.
         table: the property's value.
         name: the property's name.
+        environment: where it must be.
 
     Raises:
-        ValueError: it is not a table; the message says what is allowed.
+        ValueError: it is not a table, or in another Region or account; the message says what is allowed.
     """
     if not isinstance(table, str):
-        check_table(table, name, ALLOWED)
+        check_table(table, name, environment, ALLOWED)
         return table
     text = table.strip()
     # A token within a part of an ARN is fine.
     if re.fullmatch(r"arn:[^:]+:dynamodb:[^:]+:[^:]+:table/[^/:]+", text):
+        environment.check(name, repr(table), environment_of_arn(text))
         return dynamodb.Table.from_table_arn(scope, id, text)
     if Token.is_unresolved(text):
         raise ValueError(
@@ -295,14 +302,17 @@ def given_table(scope: Construct, id: str, table: dynamodb.ITable | str, name: s
     return dynamodb.Table.from_table_name(scope, id, text)
 
 
-def check_table(table: object, name: str, allowed: str = "a table as a construct") -> None:
-    """Check that a value is a table.
+def check_table(
+    table: dynamodb.ITable, name: str, environment: Environment, allowed: str = "a table as a construct"
+) -> None:
+    """Check that a value is a table of this environment.
 
     Raises:
         ValueError: names the property.
     """
-    if not hasattr(table, "table_name"):
+    if not hasattr(table, "table_arn"):
         raise ValueError(f"{name} is {table!r}; allowed: {allowed}")
+    environment.check(name, table.node.path, environment_of_table(table))
 
 
 def has_replicas(table: dynamodb.ITable) -> bool:

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from aws_cdk import App, Fn, RemovalPolicy, Stack
+from aws_cdk import App, Aws, Fn, RemovalPolicy, Stack
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sqs as sqs
@@ -254,6 +254,66 @@ def test_anything_but_a_table_is_refused(made, table, stack):
 def test_a_table_that_is_known_only_at_deploy_time_is_refused(stack):
     with pytest.raises(ValueError, match=r"known only at deploy time; .*import it by Table.from_table_name"):
         TicketLock(stack, "Lock", table=Fn.import_value("TheTable"))
+
+
+# A table is where its functions are, in one Region and account: they find it by its name alone.
+
+
+HERE = {"region": "eu-west-1", "account": "123456789012"}
+ELSEWHERE = [
+    ({**HERE, "region": "us-east-1"}, "in the Region us-east-1; allowed: the stack's own, eu-west-1"),
+    ({**HERE, "account": "210987654321"}, "in the account 210987654321; allowed: the stack's own, 123456789012"),
+]
+GIVEN = [
+    ("table", lambda here, table: TicketLock(here, "Lock", table=table)),
+    ("table", lambda here, table: TransactionTables(here, "Units", table=table)),
+    ("data_tables[0]", lambda here, table: TransactionTables(here, "Units", data_tables=[table])),
+]
+GRANTED = [
+    ("tables[0]", lambda here, table: TransactionTables(here, "Units").grant_units(function(here), table)),
+    ("tables[0]", lambda here, table: TransactionTables(here, "Units").grant_reads(function(here), table)),
+]
+
+
+def table_arn(region, account):
+    return f"arn:aws:dynamodb:{region}:{account}:table/theirs"
+
+
+@pytest.mark.parametrize(("environment", "message"), ELSEWHERE)
+@pytest.mark.parametrize(("name", "give"), GIVEN)
+def test_a_table_by_its_arn_of_another_account_or_region_is_refused(name, give, environment, message, outdir):
+    here, arn = Stack(App(outdir=outdir), "Here", env=HERE), table_arn(**environment)
+    with pytest.raises(ValueError, match="allowed: ") as refused:
+        give(here, arn)
+    assert str(refused.value) == f"{name} is {arn!r}, {message}"
+
+
+@pytest.mark.parametrize(("environment", "message"), ELSEWHERE)
+@pytest.mark.parametrize(("name", "give"), [*GIVEN, *GRANTED])
+@pytest.mark.parametrize("how", ["imported", "of another stack"])
+def test_a_construct_of_a_table_of_another_account_or_region_is_refused(how, name, give, environment, message, outdir):
+    app = App(outdir=outdir)
+    here, there = Stack(app, "Here", env=HERE), Stack(app, "There", env=environment)
+    if how == "imported":
+        # For the CDK it is in the stack's own environment.
+        given = dynamodb.Table.from_table_arn(here, "Given", table_arn(**environment))
+    else:
+        given = dynamodb.Table(there, "Given", partition_key=PK, table_name="theirs")
+    with pytest.raises(ValueError, match="allowed: ") as refused:
+        give(here, given)
+    assert str(refused.value) == f"{name} is {given.node.path}, {message}"
+
+
+@pytest.mark.verify("stacks of its own")
+@pytest.mark.parametrize("environment", [HERE, {}], ids=["known", "agnostic"])
+@pytest.mark.parametrize(("name", "give"), [*GIVEN, *GRANTED], ids=str)
+@pytest.mark.parametrize("region", [Aws.REGION, "eu-west-1"])
+def test_a_table_whose_account_or_region_is_known_only_at_deploy_time_is_accepted(
+    region, name, give, environment, outdir
+):
+    here = Stack(App(outdir=outdir), "Here", env=environment)
+    arn = table_arn(region, Aws.ACCOUNT_ID)
+    give(here, arn if (name, give) in GIVEN else dynamodb.Table.from_table_arn(here, "Given", arn))
 
 
 # A key of the user's: it encrypts everything that is stored, and all principals that need it may use it.

@@ -24,7 +24,7 @@ from constructs import Construct, IConstruct
 
 from ticketlock.locks import READ_TO_WAKE
 from ticketlock_cdk.either_stack import either_stack
-from ticketlock_cdk.lock.lock_functions import Environment, environment_of
+from ticketlock_cdk.environment import Environment, environment_of
 from ticketlock_cdk.machine_keys import key_arn_of, key_arn_of_durable
 from ticketlock_cdk.nag import acknowledge_wildcard
 from ticketlock_cdk.policies import LONGEST_MACHINE_ARN, Policies, Room, is_attached

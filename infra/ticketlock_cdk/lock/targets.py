@@ -9,7 +9,7 @@ from aws_cdk import ArnFormat, Stack, Token
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_stepfunctions as sfn
 
-from ticketlock_cdk.lock.lock_functions import Environment, environment_of, environment_of_arn
+from ticketlock_cdk.environment import Environment, environment_of, environment_of_arn
 
 TargetKind = Literal["function", "stateMachine"]
 

@@ -18,10 +18,11 @@ from constructs import Construct
 from ticketlock.locks import DEFAULT_NAMESPACE
 from ticketlock.workflow import BEATS_AN_EXECUTION
 from ticketlock_cdk.ended_executions import EndedExecutions
+from ticketlock_cdk.environment import Environment, environment_of
 from ticketlock_cdk.functions import MEMORY_MB, Hosting, new_dead_letter_queue
 from ticketlock_cdk.lock import grants
 from ticketlock_cdk.lock.attached import AllAttached
-from ticketlock_cdk.lock.lock_functions import Environment, LockFunctions, environment_of
+from ticketlock_cdk.lock.lock_functions import LockFunctions
 from ticketlock_cdk.lock.monitoring import AlarmThresholds, LockMetrics, LockMonitoring
 from ticketlock_cdk.lock.serialize_machine import SerializeMachine
 from ticketlock_cdk.lock.serialized import Protected, RecordWaitOrPath, Serialized, work_of
@@ -43,8 +44,8 @@ class TicketLock(LockMetrics, Construct):
     """Workflows that run one at a time for each entity, in the order of their tickets.
 
     Args:
-        table: an existing table with the string keys ``pk`` and ``sk`` and time to live on ``expiresAt``, as a
-            construct, name or ARN; a new one otherwise. The keys and the time to live of a table by
+        table: an existing table of this account and Region with the string keys ``pk`` and ``sk`` and time to live on
+            ``expiresAt``, as a construct, name or ARN; a new one otherwise. The keys and the time to live of a table by
             name or ARN, and of an imported table, cannot be checked here.
         lease: how long a grant lasts without renewal: whole, even seconds, 10 to 604,800; renewed at its half-life.
         row_lease: how long a place far behind in the queue lasts without renewal: whole, even seconds, from the lease
@@ -184,7 +185,13 @@ class TicketLock(LockMetrics, Construct):
             log_level=log_level,
         )
         self.table: dynamodb.ITable = new_or_given(
-            self, "Table", LOCKS, table, removal_policy=removal_policy, encryption_key=encryption_key
+            self,
+            "Table",
+            LOCKS,
+            table,
+            environment=self._environment,
+            removal_policy=removal_policy,
+            encryption_key=encryption_key,
         )
         if encryption_key is not None:
             let_logs_use(encryption_key, self)

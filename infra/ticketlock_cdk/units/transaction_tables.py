@@ -18,8 +18,9 @@ from constructs import Construct
 from ticketlock_cdk.checks import check_flag
 from ticketlock_cdk.either_stack import either_stack
 from ticketlock_cdk.ended_executions import UNQUALIFIED, is_named_by_events
+from ticketlock_cdk.environment import Environment, environment_of
 from ticketlock_cdk.functions import MEMORY_MB, Hosting
-from ticketlock_cdk.lock import Environment, Grantees, beside, environment_of, is_express
+from ticketlock_cdk.lock import Grantees, beside, is_express
 from ticketlock_cdk.monitoring import service_name_of
 from ticketlock_cdk.network import Network
 from ticketlock_cdk.tables import (
@@ -134,7 +135,13 @@ class TransactionTables(UnitsMetrics, Construct):
             tracing=tracing,
         )
         self.table: dynamodb.ITable = new_or_given(
-            self, "Table", UNITS, table, removal_policy=removal_policy, encryption_key=encryption_key
+            self,
+            "Table",
+            UNITS,
+            table,
+            environment=self._environment,
+            removal_policy=removal_policy,
+            encryption_key=encryption_key,
         )
         if encryption_key is not None:
             let_logs_use(encryption_key, self)
@@ -182,7 +189,7 @@ class TransactionTables(UnitsMetrics, Construct):
         listed: dict[str, str] = {}
         for number, given in enumerate(data_tables):
             name = f"data_tables[{number}]"
-            data = given_table(self, f"Data{number}", given, name)
+            data = given_table(self, f"Data{number}", given, name, self._environment)
             first = listed.setdefault(data.table_name, name)
             if first != name:
                 shown = repr(given) if isinstance(given, str) else data.node.path
@@ -250,7 +257,7 @@ class TransactionTables(UnitsMetrics, Construct):
             ValueError: one is in another Region or account, or is not a table.
         """
         for number, table in enumerate(tables):
-            check_table(table, f"tables[{number}]")
+            check_table(table, f"tables[{number}]", self._environment)
             self._let_sweeper_finish(table, f"tables[{number}]")
         return self._granting.units(self._grantees.of(grantee, "Units"), tables or list(self._swept.values()))
 
@@ -262,17 +269,16 @@ class TransactionTables(UnitsMetrics, Construct):
             tables: as for ``grant_units``.
 
         Raises:
-            ValueError: one is not a table.
+            ValueError: one is in another Region or account, or is not a table.
         """
         for number, table in enumerate(tables):
-            check_table(table, f"tables[{number}]")
+            check_table(table, f"tables[{number}]", self._environment)
         return self._granting.reads(self._grantees.of(grantee, "Reads"), tables or list(self._swept.values()))
 
     def _let_sweeper_finish(self, table: dynamodb.ITable, name: str) -> None:
         """Let the sweeper finish the items of a table; a second call changes nothing."""
         if table.node.path in self._swept:
             return
-        self._environment.check(name, table.node.path, environment_of(table))
         check_has_transactions(table)
         if has_replicas(table):
             Annotations.of(self).add_warning_v2(
