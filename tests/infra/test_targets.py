@@ -172,6 +172,15 @@ def test_an_express_state_machine_is_refused(how, stack):
 
 
 @STACKS
+def test_the_state_machine_of_a_lock_is_refused_since_it_takes_no_input_of_a_target(stack):
+    inner = TicketLock(stack, "Inner")
+    with pytest.raises(ValueError, match="allowed: work under both locks by fragments") as refused:
+        TicketLock(stack, "Outer", targets=[FUNCTION, inner.state_machine])
+    said = "targets[1] is Test/Inner/Serialize/StateMachine, the state machine of a TicketLock, which refuses the field"
+    assert str(refused.value).startswith(said)
+
+
+@STACKS
 @pytest.mark.parametrize(
     ("arn", "message"),
     [

@@ -170,6 +170,13 @@ class TicketLock(LockMetrics, Construct):
         allowed = parse_targets("targets", targets, self._environment)
         retired = parse_targets("retired_targets", retired_targets, self._environment)
         check_all(allowed, retired)
+        for position, given in enumerate(targets):
+            if not isinstance(given, str) and isinstance(given.node.scope, SerializeMachine):
+                raise ValueError(
+                    f"targets[{position}] is {given.node.path}, the state machine of a TicketLock, which refuses the "
+                    "field lock that the input of a target has; allowed: work under both locks by fragments, one in "
+                    "the other: serialize(..., protected=the_other_lock.serialize(...))"
+                )
         for target in allowed:
             if target.is_qualified:
                 told = f"target {target.shown} is a version or an alias: executions name it by exactly that ARN"
