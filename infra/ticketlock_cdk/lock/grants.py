@@ -176,7 +176,7 @@ class Grantee:
             raise _no_policies(grantee)
         if identity is None:
             return
-        check_takes_policies(f"grantee is {identity.node.path}", identity)
+        check_takes_policies(f"grantee is {identity.node.path}", identity, f", or {_BY_HAND}")
         if environment.is_elsewhere(environment_of(identity)):
             return
         self._identity = identity
@@ -256,7 +256,7 @@ def _no_policies(grantee: iam.IGrantable) -> ValueError:
     )
 
 
-def check_takes_policies(what: str, identity: Any) -> None:
+def check_takes_policies(what: str, identity: Any, or_else: str = "") -> None:
     """Refuse a role, user or group whose policies the app cannot change: the CDK takes what is granted for added.
 
     Such as a role that was imported with ``mutable=False``, or from another account.
@@ -264,6 +264,7 @@ def check_takes_policies(what: str, identity: Any) -> None:
     Args:
         what: the beginning of the message.
         identity: the role, user or group.
+        or_else: what is allowed besides.
 
     Raises:
         ValueError: it is one.
@@ -277,7 +278,7 @@ def check_takes_policies(what: str, identity: Any) -> None:
     if not takes:
         raise ValueError(
             f"{what}, whose policies this app cannot change, so that nothing would be granted; allowed: one whose "
-            f"policies it can change, or {_BY_HAND}"
+            f"policies it can change{or_else}"
         )
 
 
