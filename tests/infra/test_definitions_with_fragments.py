@@ -85,6 +85,21 @@ class Machines:
         single.add_catch(self.state("Notify"))
         return single
 
+    # States that are written as JSON.
+
+    def leads_nowhere(self):
+        catch = {"ErrorEquals": ["States.ALL"], "Next": "Handler"}
+        written = {"Type": "Task", "Resource": "arn:aws:states:::dynamodb:getItem", "Parameters": {}, "Catch": [catch]}
+        read = sfn.CustomState(self.stack, "Read", state_json=written)
+        return self.locked(read.next(self.state("Charge"))).next(sfn.Pass(self.stack, "Handler"))
+
+    def leads_nowhere_in_a_map(self):
+        choices = [{"Variable": "$.paid", "IsPresent": True, "Next": "Pack"}]
+        way = sfn.CustomState(
+            self.stack, "Paid?", state_json={"Type": "Choice", "Choices": choices, "Default": "Refuse"}
+        )
+        return self.locked(sfn.Map(self.stack, "EachItem").item_processor(way))
+
     # Query languages.
 
     def in_jsonata(self):
@@ -190,6 +205,8 @@ def test_what_the_service_or_the_lock_cannot_do_fails_the_synthesis(outdir):
         "distributed",
         "distributed_by_its_mode",
         "distributed_around_a_map",
+        "leads_nowhere",
+        "leads_nowhere_in_a_map",
     )
     made.add("in_jsonata", query_language=JSONATA)
     with pytest.raises(RuntimeError, match="Distributed Map") as refused:
@@ -211,4 +228,10 @@ def test_what_the_service_or_the_lock_cannot_do_fails_the_synthesis(outdir):
         assert message.startswith(f"{name} has the fragment {name}-Ship in the Distributed Map {each}, whose child")
     [message] = [line for line in told if line.startswith("in_jsonata ")]
     assert "is in JSONata, and has in JSONPath: in_jsonata-Line, in_jsonata Pack; the service refuses" in message
-    assert len(told) == 6
+    for name, state, unknown in (
+        ("leads_nowhere", "Read", ["Catch names Handler"]),
+        ("leads_nowhere_in_a_map", "Paid?", ["Default names Refuse", "Choices names Pack"]),
+    ):
+        expected = [f"{name} has the state {state} in the fragment {name}-Ship, whose {each}" for each in unknown]
+        assert [line.partition(", which is no state beside it")[0] for line in told if f"{name} " in line] == expected
+    assert len(told) == 9

@@ -24,7 +24,8 @@ class AllAttached:
     """Judges each state machine with states of a lock.
 
     The synthesis fails if one was never attached, if it is in JSONata and a state of it is not, if a fragment is in a
-    Distributed Map, or if a variable is assigned both within and outside of a fragment. It warns of variables that end
+    Distributed Map, if a protected state leads to an unknown one, or if a variable is assigned both within and outside
+    of a fragment. It warns of variables that end
     with a fragment, and of failures that are caught within one.
 
     Args:
@@ -85,6 +86,12 @@ class AllAttached:
                 f"{what} has the fragment {name} in the Distributed Map {map_name}, whose child executions neither the "
                 "grants nor the clean-up cover; allowed: a Map that is inline, or a child workflow that starts the "
                 "state machine of the lock"
+            )
+        for name, state, field, unknown in definition.leads_nowhere():
+            yield (
+                f"{what} has the state {state} in the fragment {name}, whose {field} names {unknown}, which is no "
+                "state beside it: what a fragment protects is a branch of its own; allowed: a state that is chained "
+                "there; for failures that are caught outside, to_single_state().add_catch(...)"
             )
         for assigned in definition.assigned_outside_too():
             yield (
@@ -230,6 +237,14 @@ class _Definition:
                 for name in self._entered_in(scope):
                     yield name, scope.distributed
 
+    def leads_nowhere(self) -> Iterator[tuple[str, str, str, str]]:
+        """Each fragment of the lock, with a protected state, and its field that names a state that is not beside it."""
+        for scope in self._of_fragments():
+            for name, state in scope.states.items():
+                for field, then in _ways(state):
+                    if then not in scope.states:
+                        yield str(scope.protected_by), name, field, then
+
     def assigned_outside_too(self) -> Iterator[_Assigned]:
         """The variables that are assigned in a fragment of the lock, and in a scope around it."""
         for scope in self._of_fragments():
@@ -294,14 +309,20 @@ def _reachable(states: States, start: str, *, caught: bool) -> set[str]:
     left = [start]
     while left:
         name = left.pop()
-        if name in found:
+        if name in found or name not in states:
             continue
         found.add(name)
-        state = states[name]
-        ways = [state, *state.get("Choices", ()), *(state.get("Catch", ()) if caught else ())]
-        left += [way["Next"] for way in ways if "Next" in way]
-        left += [state["Default"]] if "Default" in state else []
+        left += [then for field, then in _ways(states[name]) if caught or field != "Catch"]
     return found
+
+
+def _ways(state: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The names of the states that may follow, each with the field that has it."""
+    for field in ("Next", "Default"):
+        if field in state:
+            yield field, state[field]
+    for field in ("Choices", "Catch"):
+        yield from ((field, way["Next"]) for way in state.get(field, ()) if "Next" in way)
 
 
 def _ends(state: Mapping[str, Any]) -> bool:
