@@ -4,7 +4,7 @@ import pytest
 from aws_cdk import App, Stack
 from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk.assertions import Annotations, Match
-from kit.stacks import machine
+from kit.stacks import function, machine
 from ticketlock_cdk import TicketLock
 
 JSONATA = sfn.QueryLanguage.JSONATA
@@ -235,3 +235,41 @@ def test_what_the_service_or_the_lock_cannot_do_fails_the_synthesis(outdir):
         expected = [f"{name} has the state {state} in the fragment {name}-Ship, whose {each}" for each in unknown]
         assert [line.partition(", which is no state beside it")[0] for line in told if f"{name} " in line] == expected
     assert len(told) == 9
+
+
+@pytest.mark.parametrize("heartbeat", [True, False])
+def test_a_fragment_that_nobody_chains_fails_the_synthesis(heartbeat, outdir):
+    app = App(outdir=outdir)
+    locks, orders, bills = (Stack(app, name) for name in ("Locks", "Orders", "Bills"))
+    lock = TicketLock(locks, "Lock", heartbeat=heartbeat)
+    # One of two that have the same name, in other state machines.
+    chained, forgotten = (lock.serialize(each, "Ship", function(each), entity="$.id") for each in (orders, bills))
+    lock.attach(machine(orders, chain=chained.prefix_states("Once: ")))
+    lock.attach(machine(bills))
+    lock.serialize(bills, "Pack", function(bills, "Packs"), entity="$.id")
+    with pytest.raises(RuntimeError, match="is in no state machine") as refused:
+        app.synth()
+    told = [line.strip() for line in str(refused.value).splitlines() if "is in no state machine" in line]
+    assert [line.partition(" is in no ")[0] for line in told] == [
+        f"[Locks/Lock] the fragment Bills/{id}" for id in (forgotten.node.id, "Pack")
+    ]
+
+
+def test_a_machine_that_is_attached_to_a_lock_without_its_fragments_brings_a_warning(outdir):
+    stack = Stack(App(outdir=outdir), "Orders")
+    locks = [TicketLock(stack, name) for name in ("Customers", "Items")]
+    chains = [
+        lock.serialize(stack, f"Ship{lock.node.id}", function(stack, f"Of{lock.node.id}"), entity="e") for lock in locks
+    ]
+    for number, fragment in enumerate([*chains, None]):
+        made = machine(stack, f"Workflow{number}", chain=fragment)
+        for lock in locks:
+            lock.attach(made)
+    found = Annotations.from_stack(stack).find_warning("*", Match.string_like_regexp("has no fragment of it"))
+    warned = [(each.id, str(each.entry.data).partition(" and has no")[0]) for each in found]
+    assert sorted(warned) == [
+        ("/Orders/Workflow0", "it is attached to Orders/Items"),
+        ("/Orders/Workflow1", "it is attached to Orders/Customers"),
+        ("/Orders/Workflow2", "it is attached to Orders/Customers"),
+        ("/Orders/Workflow2", "it is attached to Orders/Items"),
+    ]

@@ -1,8 +1,10 @@
 """What a definition with fragments of a lock must be like, judged at synthesis, when it is complete."""
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import jsii
@@ -11,6 +13,7 @@ from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct, IConstruct, IValidation
 
 from ticketlock_cdk.lock.jsonata import OF_JSONPATH
+from ticketlock_cdk.lock.serialized import Serialized
 
 _TAKES = ".TakeTicket"
 # In place of a value that is known only at deploy time: within a text of JSON, and outside of one.
@@ -21,17 +24,17 @@ States = Mapping[str, Mapping[str, Any]]
 
 @jsii.implements(IValidation)
 class AllAttached:
-    """Judges each state machine with states of a lock.
+    """Judges each state machine with states of a lock, and whether each fragment is in one.
 
-    The synthesis fails if one was never attached, if it is in JSONata and a state of it is not, if a fragment is in a
-    Distributed Map, if a protected state leads to an unknown one, or if a variable is assigned both within and outside
-    of a fragment. It warns of variables that end
-    with a fragment, and of failures that are caught within one.
+    The synthesis fails if a fragment is in none, if a state machine was never attached, if it is in JSONata and a state
+    of it is not, if a fragment is in a Distributed Map, if a protected state leads to an unknown one, or if a variable
+    is assigned both within and outside of a fragment. It warns of variables that end with a fragment, of failures that
+    are caught within one, and of attached state machines without fragments.
 
     Args:
         lock: the lock.
         first_step: the ARN that the first state of every fragment calls.
-        has_fragments: whether there are any, as of the synthesis.
+        fragments: those of the lock, as of the synthesis.
         attached: the state machines that were attached, as of the synthesis.
     """
 
@@ -39,36 +42,59 @@ class AllAttached:
         self,
         lock: Construct,
         first_step: str,
-        has_fragments: Callable[[], bool],
+        fragments: Callable[[], Sequence[Serialized]],
         attached: Callable[[], Sequence[sfn.StateMachine]],
     ) -> None:
         self._lock = lock
         self._first_step = first_step
-        self._has_fragments = has_fragments
+        self._fragments = fragments
         self._attached = attached
 
     def validate(self) -> list[str]:
         """The error messages of all state machines."""
-        if not self._has_fragments():
+        attached = {machine.node.path: machine for machine in self._attached()}
+        if not self._fragments() and not attached:
             return []
-        stage = Stage.of(self._lock)
-        assert stage is not None  # a construct outside an app cannot be synthesised
-        attached = {machine.node.path for machine in self._attached()}
-        return [
-            message
-            for found in stage.node.find_all()
-            if isinstance(found, sfn.CfnStateMachine)
-            for message in self._judged(found, attached)
-        ]
+        definitions = dict(self._definitions())
+        for path in attached.keys() - {owner.node.path for owner in definitions}:
+            Annotations.of(attached[path]).add_warning_v2(
+                "ticketlock:attachedWithoutFragments",
+                f"it is attached to {self._lock.node.path} and has no fragment of it; chain what serialize returned, "
+                "or, if no execution with an earlier definition is left, do not attach it",
+            )
+        judged = (self._judged(owner, definition, attached) for owner, definition in definitions.items())
+        return [*self._forgotten(list(definitions.values())), *chain.from_iterable(judged)]
 
-    def _judged(self, machine: sfn.CfnStateMachine, attached: set[str]) -> Iterator[str]:
+    def _definitions(self) -> "Iterator[tuple[IConstruct, _Definition]]":
+        """The state machines with states of the lock, with their definitions."""
         # Resolved in the lock's own stack, even if the machine is in another one.
-        stack, owner = Stack.of(self._lock), _owner(machine)
-        definition = _Definition.of(
-            stack.resolve(machine.definition_string), first_step=stack.resolve(self._first_step)
-        )
-        if definition is None:
+        stack, stage = Stack.of(self._lock), Stage.of(self._lock)
+        assert stage is not None  # a construct outside an app cannot be synthesised
+        for found in stage.node.find_all():
+            if isinstance(found, sfn.CfnStateMachine):
+                resolved, first_step = map(stack.resolve, (found.definition_string, self._first_step))
+                definition = _Definition.of(resolved, first_step=first_step)
+                if definition is not None:
+                    yield _owner(found), definition
+
+    def _forgotten(self, definitions: "Sequence[_Definition]") -> Iterator[str]:
+        """The error messages of fragments that are in no state machine."""
+        if not all(definition.is_readable for definition in definitions):
             return
+        made: dict[str, list[str]] = {}
+        for fragment in self._fragments():
+            made.setdefault(fragment.name, []).append(fragment.node.path)
+        found = Counter(name for definition in definitions for name in definition.fragments())
+        for name, paths in made.items():
+            if found[name] < len(paths):
+                yield (
+                    f"the fragment {' or '.join(paths)} is in no state machine, so that what it protects runs without "
+                    "the lock, if at all: chain what serialize returned, in place of what it was given"
+                )
+
+    def _judged(
+        self, owner: IConstruct, definition: "_Definition", attached: Mapping[str, sfn.StateMachine]
+    ) -> Iterator[str]:
         what = f"state machine {owner.node.path}"
         if owner.node.path not in attached:
             ids = ", ".join(sorted(definition.fragments()))
@@ -183,13 +209,18 @@ class _Scope:
 
 
 class _Definition:
-    """A definition with fragments of one lock."""
+    """A definition with fragments of one lock.
+
+    Attributes:
+        is_readable: whether its states are known.
+    """
 
     def __init__(self, definition: Mapping[str, Any], first_step: str) -> None:
         outermost = _Scope(definition["States"], definition["StartAt"])
         self._scopes = [outermost, *outermost.inner()]
         self._language = definition.get("QueryLanguage")
         self._first_step = first_step
+        self.is_readable = bool(outermost.states)
 
     @classmethod
     def of(cls, resolved: Any, *, first_step: Any) -> "_Definition | None":

@@ -46,6 +46,7 @@ class Serialized(sfn.StateMachineFragment):
     output is the fragment's output.
 
     Attributes:
+        name: its id, with the prefixes that its states have got.
         start_state, end_states: those of the fragment.
     """
 
@@ -92,6 +93,11 @@ class Serialized(sfn.StateMachineFragment):
         self._start = self._mint(request)
         held, self._ends = self._hold(work, kind, lock_path)
         self._wait(self._start, held)
+
+    @property
+    def name(self) -> str:
+        """What the names of its states begin with."""
+        return self._start.state_id.removesuffix(".Enter")
 
     @property
     def start_state(self) -> sfn.State:

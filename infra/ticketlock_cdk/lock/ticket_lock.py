@@ -266,10 +266,11 @@ class TicketLock(LockMetrics, Construct):
         self._substitutions = machine.substitutions
         self._continues_arn = machine.continues.state_machine_arn
         self._machines: Sequence[sfn.StateMachine] = [machine.state_machine, machine.continues]
-        self._has_fragments = False
+        own = len(self._machines)
+        self._fragments: Sequence[Serialized] = ()
         self._durable: Sequence[lambda_.Function] = ()
         self.node.add_validation(
-            AllAttached(self, functions.arns["TakeTicket"], lambda: self._has_fragments, lambda: self._machines)
+            AllAttached(self, functions.arns["TakeTicket"], lambda: self._fragments, lambda: self._machines[own:])
         )
         key, place = hosting.encryption_key, Construct(self, "CleanUp")
         self.dead_letter_queue: sqs.IQueue = new_dead_letter_queue(place, "DeadLetters", hosting)
@@ -344,7 +345,7 @@ class TicketLock(LockMetrics, Construct):
             settings=self._settings,
             substitutions=self._substitutions,
         )
-        self._has_fragments = True
+        self._fragments = [*self._fragments, fragment]
         work = work_of(protected)
         if work is not None:
             self._environment.check("protected", work.shown, work.environment)
