@@ -37,17 +37,33 @@ _LONGEST_NAME = 255
 _MADE_UNIQUE = 14 * "x"
 # In the partitions and Regions with the longest names.
 _BEFORE_A_NAME = len("arn:aws-us-gov:dynamodb:us-isof-south-1:123456789012:table/")
+_NO_ALIAS = "the key itself, such as Key.from_lookup(self, id, alias_name=...)"
 LONGEST_KEY_ARN = len("arn:aws-us-gov:kms:us-isof-south-1:123456789012:key/") + 36
+
+
+def let_use(grantee: iam.IGrantable, key: kms.IKey, actions: Sequence[str]) -> iam.Grant:
+    """Let a principal use a key.
+
+    Raises:
+        ValueError: it is an alias, imported by its name, so that nothing was granted.
+    """
+    grant = key.grant(grantee, *actions)
+    if not grant.success and hasattr(key, "alias_name"):
+        raise ValueError(
+            f"the key {key.node.path} is {key.alias_name}, whose key is not known here, so that nothing would be "
+            f"granted; allowed: {_NO_ALIAS}"
+        )
+    return grant
 
 
 def let_read(grantee: iam.IGrantable, key: kms.IKey) -> iam.Grant:
     """Let a principal read a table that this key encrypts."""
-    return key.grant(grantee, *TO_READ)
+    return let_use(grantee, key, TO_READ)
 
 
 def let_write(grantee: iam.IGrantable, key: kms.IKey) -> iam.Grant:
     """Let a principal read and write a table that this key encrypts."""
-    return key.grant(grantee, *TO_WRITE)
+    return let_use(grantee, key, TO_WRITE)
 
 
 def let_send(grantee: iam.IGrantable, key: kms.IKey) -> iam.Grant:
@@ -55,7 +71,7 @@ def let_send(grantee: iam.IGrantable, key: kms.IKey) -> iam.Grant:
 
     https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-key-management.html
     """
-    return key.grant(grantee, *TO_SEND)
+    return let_use(grantee, key, TO_SEND)
 
 
 def let_logs_use(key: kms.IKey, scope: Construct) -> None:
@@ -156,8 +172,10 @@ def new_or_given(
 
     Raises:
         ValueError: it is not a table, or in another Region or account, or its keys, its time to live or its index are
-            known and wrong.
+            known and wrong; or the key is an alias.
     """
+    if hasattr(encryption_key, "alias_name"):
+        raise ValueError(f"encryption_key is an alias, which CloudWatch Logs does not take; allowed: {_NO_ALIAS}")
     if given is None:
         made = _new(scope, id, kind, removal_policy=removal_policy, encryption_key=encryption_key)
         acknowledge(made, "DynamoDBInBackupPlan")

@@ -377,3 +377,50 @@ def test_an_imported_key_is_used_and_brings_a_warning_since_its_policy_is_not_ou
     found = synthesise(stack)
     assert found.one(lock.table)["Properties"]["SSESpecification"]["KMSMasterKeyId"] == KEY_ARN
     assert {group["KmsKeyId"] for group in found.of_type("AWS::Logs::LogGroup").values()} == {KEY_ARN}
+
+
+def imported_alias(stack):
+    return kms.Alias.from_alias_name(stack, "Imported", "alias/mine")
+
+
+def own_alias(stack):
+    return kms.Alias(stack, "Own", alias_name="alias/own", target_key=kms.Key(stack, "Key"))
+
+
+@pytest.mark.parametrize("kind", [TicketLock, TransactionTables])
+@pytest.mark.parametrize("alias", [imported_alias, own_alias])
+def test_an_alias_of_a_key_is_refused_since_logs_take_none(alias, kind, stack):
+    with pytest.raises(
+        ValueError, match=r"encryption_key is an alias.* allowed: the key itself, such as Key.from_look"
+    ):
+        kind(stack, "Made", encryption_key=alias(stack))
+
+
+@pytest.mark.parametrize(
+    "give",
+    [
+        lambda stack, table: TicketLock(stack, "Lock", table=table),
+        lambda stack, table: TransactionTables(stack, "Units", data_tables=[table]),
+        lambda stack, table: TransactionTables(stack, "Units").grant_reads(function(stack), table),
+    ],
+    ids=["table", "data_tables", "grant_reads"],
+)
+def test_a_table_whose_key_is_known_by_an_alias_alone_is_refused_if_nothing_would_be_granted(give, outdir):
+    for is_granted in (False, True):
+        flags = {"@aws-cdk/aws-kms:applyImportedAliasPermissionsToPrincipal": is_granted}
+        stack = Stack(App(outdir=outdir, context=flags), "Test")
+        table = dynamodb.Table(
+            stack,
+            "Table",
+            partition_key=PK,
+            sort_key=SK,
+            time_to_live_attribute="expiresAt",
+            encryption_key=imported_alias(stack),
+        )
+        if is_granted:
+            give(stack, table)
+            continue
+        with pytest.raises(
+            ValueError, match="the key Test/Imported is alias/mine, whose key is not known here, so tha"
+        ):
+            give(stack, table)

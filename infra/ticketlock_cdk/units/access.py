@@ -18,7 +18,7 @@ from ticketlock_cdk.either_stack import at_synthesis, either_stack
 from ticketlock_cdk.lock import Grantee, beside, to_each
 from ticketlock_cdk.nag import acknowledge_wildcard
 from ticketlock_cdk.policies import MOST_MANAGED, Policies, Room
-from ticketlock_cdk.tables import LONGEST_KEY_ARN, TO_READ, TO_WRITE, let_read, longest_arn, may_have_indexes
+from ticketlock_cdk.tables import LONGEST_KEY_ARN, TO_READ, TO_WRITE, let_read, let_use, longest_arn, may_have_indexes
 
 RUN_UNITS = (
     "dynamodb:BatchGetItem",
@@ -102,7 +102,7 @@ class Finishing:
             policy.add_statements(iam.PolicyStatement(actions=list(FINISH_ITEMS), resources=[table.table_arn]))
         for policy in use:
             assert key is not None
-            key.grant(policy, *TO_WRITE)
+            let_use(policy, key, TO_WRITE)
 
 
 class Granting:
@@ -168,7 +168,7 @@ def _on_table(grantee: Grantee, actions: Sequence[str], of_keys: Sequence[str], 
     if key is None:
         return grant
     rooms = grantee.room_for(of_keys, key, LONGEST_KEY_ARN)
-    return grant.combine(to_each(rooms, lambda room: key.grant(room, *of_keys)))
+    return grant.combine(to_each(rooms, lambda room: let_use(room, key, of_keys)))
 
 
 def _on_indexes(grantee: Grantee, table: dynamodb.ITable) -> None:
