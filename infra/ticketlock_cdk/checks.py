@@ -20,3 +20,13 @@ def check_bound(name: str, value: object, least: int, most: int | None) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= (value if most is None else most):
         to = "on" if most is None else f"to {most:,}"
         raise ValueError(f"{name} is {value!r}; allowed: a whole number from {least} {to}")
+
+
+def check_construct(name: str, given: object, attribute: str, allowed: str) -> None:
+    """Check that a value is a construct of a kind, which has this attribute.
+
+    Raises:
+        ValueError: names the property.
+    """
+    if not hasattr(given, attribute):
+        raise ValueError(f"{name} is {given!r}; allowed: {allowed}")

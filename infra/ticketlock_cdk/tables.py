@@ -12,6 +12,7 @@ from aws_cdk import aws_kms as kms
 from constructs import Construct
 
 from ticketlock.units._records import KEY, OPEN_INDEX
+from ticketlock_cdk.checks import check_construct
 from ticketlock_cdk.environment import Environment, environment_of_arn, environment_of_table
 from ticketlock_cdk.nag import acknowledge
 
@@ -328,8 +329,9 @@ def check_table(
     Raises:
         ValueError: names the property.
     """
-    if not hasattr(table, "table_arn"):
-        raise ValueError(f"{name} is {table!r}; allowed: {allowed}")
+    if isinstance(table, dynamodb.CfnTable):
+        allowed = "a construct with its attr_arn: Table.from_table_arn(...)"
+    check_construct(name, table, "table_arn", allowed)
     environment.check(name, table.node.path, environment_of_table(table))
 
 

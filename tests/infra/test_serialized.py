@@ -5,6 +5,7 @@ import math
 import re
 import subprocess
 import sys
+from datetime import timedelta
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -278,6 +279,22 @@ def test_no_other_state_is_in_jsonata_but_a_protected_one_may_be(of_each_kind, s
     assert found["Inspect"]["QueryLanguage"] == "JSONata"
 
 
+@pytest.mark.parametrize(
+    ("attach", "message"),
+    [
+        (lambda lock: lock.attach("arn"), "machine is 'arn'; allowed: a StateMachine of this app, as a construct"),
+        (lambda lock: lock.attach(None), "machine is None; allowed: a StateMachine of this app"),
+        (lambda lock: lock.attach_durable("name"), "function is 'name'; allowed: a durable function of this app"),
+        (lambda lock: lock.grant_use("arn"), "grantee is 'arn'; allowed: a function, state machine, role, user or"),
+    ],
+    ids=["a machine's ARN", "nothing", "a function's name", "a principal's ARN"],
+)
+def test_what_is_no_construct_is_not_attached_nor_granted_to(attach, message, one_lock):
+    with pytest.raises(ValueError, match="allowed: ") as refused:
+        attach(one_lock)
+    assert str(refused.value).startswith(message)
+
+
 def test_an_imported_machine_cannot_be_attached(stack):
     with pytest.raises(ValueError, match="machine is Test/ImportedMachine, which is imported; allowed: one of this"):
         TicketLock(stack, "Lock").attach(imported_machine(stack))
@@ -414,6 +431,7 @@ def test_a_constant_like_a_path_or_an_expression_brings_a_warning(options, warne
         ({"entity": 7.5}, "entity is 7.5; allowed: text"),
         ({"record_wait": -1}, "recordWaitSeconds is -1"),
         ({"record_wait": math.nan}, "recordWaitSeconds is NaN"),
+        ({"record_wait": timedelta(minutes=5)}, "record_wait is datetime.timedelta(seconds=300); allowed: a Duration"),
         ({"record_wait": -math.inf}, "recordWaitSeconds is -Infinity"),
         ({"permits": math.inf}, "permits is Infinity"),
         ({"permits": 0}, "permits is 0; allowed: a whole number from 1 to 100"),

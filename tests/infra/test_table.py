@@ -251,6 +251,18 @@ def test_anything_but_a_table_is_refused(made, table, stack):
     assert str(refused.value).startswith("table is ")
 
 
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [("table", lambda table: {"table": table}), ("data_tables[0]", lambda table: {"data_tables": [table]})],
+)
+def test_the_resource_of_a_table_is_refused_with_how_to_import_it(name, settings, stack):
+    keys, types = [{"attributeName": "pk", "keyType": "HASH"}], [{"attributeName": "pk", "attributeType": "S"}]
+    table = dynamodb.CfnTable(stack, "Resource", key_schema=keys, attribute_definitions=types)
+    with pytest.raises(ValueError, match=r"allowed: a construct with its attr_arn: Table.from_table_arn") as refused:
+        TransactionTables(stack, "Units", **settings(table))
+    assert str(refused.value).startswith(f"{name} is <")
+
+
 def test_a_table_that_is_known_only_at_deploy_time_is_refused(stack):
     with pytest.raises(ValueError, match=r"known only at deploy time; .*import it by Table.from_table_name"):
         TicketLock(stack, "Lock", table=Fn.import_value("TheTable"))

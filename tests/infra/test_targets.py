@@ -215,11 +215,14 @@ def test_an_arn_of_another_kind_is_refused(arn, message, stack):
         ([Fn.import_value("TheFunction")], r"known only at deploy time; .*import it by from_function_arn"),
         (sqs.Queue, r"targets\[0\] is .*Queue.*; allowed: a Lambda function"),
         (FUNCTION, r"targets is 'arn.*allowed: a list"),
+        (None, r"targets is None; allowed: a list"),
+        (function, r"targets is <.*Function.*allowed: a list"),
     ],
-    ids=["the second", "known only at deploy time", "another construct", "without its list"],
+    ids=["the second", "known only at deploy time", "another construct", "without its list", "none", "a construct"],
 )
 def test_what_is_no_target_is_refused(targets, message, stack):
     given: Any = [targets(stack, "Queue")] if targets is sqs.Queue else targets
+    given = given(stack) if given is function else given
     with pytest.raises(ValueError, match=message):
         TicketLock(stack, "Lock", targets=given)
 

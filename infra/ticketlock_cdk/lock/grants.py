@@ -23,6 +23,7 @@ from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct, IConstruct
 
 from ticketlock.locks import READ_TO_WAKE
+from ticketlock_cdk.checks import check_construct
 from ticketlock_cdk.either_stack import either_stack
 from ticketlock_cdk.environment import Environment, environment_of
 from ticketlock_cdk.machine_keys import key_arn_of, key_arn_of_durable
@@ -87,6 +88,7 @@ _LISTED = (
 )
 
 _BY_HAND = "no such call, and the policies that docs/permissions.md lists, by hand"
+_OF_THIS_APP = f"a function, state machine, role, user or group of this app, or {_BY_HAND}"
 # Of 10, so that the principal may have others.
 _MOST_MANAGED = 8
 
@@ -162,6 +164,7 @@ class Grantee:
     """
 
     def __init__(self, grantee: iam.IGrantable, *, construct: Construct, grant: str, environment: Environment) -> None:
+        check_construct("grantee", grantee, "grant_principal", _OF_THIS_APP)
         self.id: str | None = None
         self._grantee = grantee
         self._construct = construct
@@ -252,7 +255,7 @@ def _no_policies(grantee: iam.IGrantable) -> ValueError:
     shown = getattr(getattr(grantee, "node", None), "path", repr(grantee))
     return ValueError(
         f"grantee is {shown}, which has no policies here, as an imported function or state machine without its role "
-        f"has none; allowed: a function, state machine, role, user or group of this app, or {_BY_HAND}"
+        f"has none; allowed: {_OF_THIS_APP}"
     )
 
 

@@ -486,6 +486,10 @@ def _request(
     Raises:
         ValueError: the first step would refuse a part that is known now; the message names it.
     """
+    if not isinstance(record_wait, Duration | str | float | int | None):
+        raise ValueError(
+            f'record_wait is {record_wait!r}; allowed: a Duration, seconds, "Infinity", a path or an expression'
+        )
     request: dict[str, Any] = {"entity": entity, "namespace": namespace}
     if record_wait == math.inf:
         request["recordWaitSeconds"] = "Infinity"

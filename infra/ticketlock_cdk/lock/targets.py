@@ -1,7 +1,7 @@
 """The targets, which may run under the lock: functions and Standard state machines, as constructs or ARNs."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -82,7 +82,7 @@ def parse_targets(
     Raises:
         ValueError: one is not a target, or in another Region or account; the message says which, and what is allowed.
     """
-    if isinstance(targets, str):
+    if isinstance(targets, str) or not isinstance(targets, Iterable):
         raise ValueError(f"{name} is {targets!r}; allowed: a list, of which each is {_ALLOWED}")
     parsed = [parse_target(f"{name}[{position}]", target) for position, target in enumerate(targets)]
     for position, target in enumerate(parsed):

@@ -17,6 +17,7 @@ from constructs import Construct
 
 from ticketlock.locks import DEFAULT_NAMESPACE
 from ticketlock.workflow import BEATS_AN_EXECUTION
+from ticketlock_cdk.checks import check_construct
 from ticketlock_cdk.ended_executions import EndedExecutions
 from ticketlock_cdk.environment import Environment, environment_of
 from ticketlock_cdk.functions import MEMORY_MB, Hosting, new_dead_letter_queue
@@ -370,6 +371,7 @@ class TicketLock(LockMetrics, Construct):
             ValueError: it is an Express one, imported, or in another Region or account, or the app cannot change its
                 role, or there is no room for one more.
         """
+        check_construct("machine", machine, "state_machine_arn", "a StateMachine of this app, as a construct")
         if is_express(machine):
             raise ValueError(f"machine is {machine.node.path}, {EXPRESS}")
         if not isinstance(machine.node.default_child, sfn.CfnStateMachine):
@@ -407,6 +409,7 @@ class TicketLock(LockMetrics, Construct):
         Raises:
             ValueError: it is not durable, imported, or in another Region or account, or there is no room for one more.
         """
+        check_construct("function", function, "function_arn", "a durable function of this app, as a construct")
         cfn = function.node.default_child
         if not isinstance(cfn, lambda_.CfnFunction) or cfn.durable_config is None:
             raise ValueError(

@@ -15,7 +15,7 @@ from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from ticketlock_cdk.checks import check_flag
+from ticketlock_cdk.checks import check_construct, check_flag
 from ticketlock_cdk.either_stack import either_stack
 from ticketlock_cdk.ended_executions import UNQUALIFIED, is_named_by_events
 from ticketlock_cdk.environment import Environment, environment_of
@@ -213,11 +213,8 @@ class TransactionTables(UnitsMetrics, Construct):
             ValueError: it is no construct, an Express machine, for whose end no event is sent, imported as a version or
                 an alias, or in another Region or account; or there is no room for one more.
         """
-        if not hasattr(machine, "state_machine_arn"):
-            raise ValueError(
-                f"machine is {machine!r}; allowed: a state machine as a construct, imported ones by "
-                "StateMachine.from_state_machine_arn"
-            )
+        allowed = "a state machine as a construct, imported ones by StateMachine.from_state_machine_arn"
+        check_construct("machine", machine, "state_machine_arn", allowed)
         if is_express(machine):
             raise ValueError(
                 f"machine is {machine.node.path}, an Express state machine; allowed: a Standard one, since no event "
