@@ -268,7 +268,7 @@ def test_a_call_whose_turn_is_taken_away_is_committed_all_the_same(
         else:
             item = locks.inspect(entity, namespace=NAMESPACE).item
             assert item is not None
-            locks.table.force_release(locks.lock(entity, NAMESPACE), item.holders[0].fencing_token)
+            locks.table.force_release(locks.lock(entity, namespace=NAMESPACE), item.holders[0].fencing_token)
         return "done"
 
     assert count() == "done"
@@ -386,7 +386,7 @@ def test_a_turn_whose_locks_are_lost_is_not_passed_on(
     before = locks.inspect(entity, namespace=NAMESPACE).item
     assert before is not None
     token = before.holders[0].fencing_token
-    locks.table.force_release(locks.lock(entity, NAMESPACE), token)
+    locks.table.force_release(locks.lock(entity, namespace=NAMESPACE), token)
     seen = []
 
     @units.transactional()
