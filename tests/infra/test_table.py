@@ -318,8 +318,8 @@ def test_a_construct_of_a_table_of_another_account_or_region_is_refused(how, nam
 
 @pytest.mark.verify("stacks of its own")
 @pytest.mark.parametrize("environment", [HERE, {}], ids=["known", "agnostic"])
-@pytest.mark.parametrize(("name", "give"), [*GIVEN, *GRANTED], ids=str)
-@pytest.mark.parametrize("region", [Aws.REGION, "eu-west-1"])
+@pytest.mark.parametrize(("name", "give"), [*GIVEN, *GRANTED])
+@pytest.mark.parametrize("region", [Aws.REGION, "eu-west-1"], ids=["a token", "a name"])
 def test_a_table_whose_account_or_region_is_known_only_at_deploy_time_is_accepted(
     region, name, give, environment, outdir
 ):
