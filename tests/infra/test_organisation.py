@@ -96,7 +96,7 @@ def test_the_ready_made_stack_has_no_finding_that_is_not_acknowledged(context, t
 def test_a_users_own_stack_has_no_finding_because_of_the_construct(is_construct, tmp_path):
     app = nagged(str(tmp_path))
     stack = Stack(app, "Own")
-    target = TicketLock(stack, "Inner").state_machine if is_construct else MACHINE
+    target = sfn.StateMachine.from_state_machine_arn(stack, "Given", MACHINE) if is_construct else MACHINE
     TicketLock(stack, "Lock", targets=[target])
     app.synth()
 
