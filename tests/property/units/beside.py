@@ -112,13 +112,12 @@ def _query_beside(world: UnitsWorld, machine: Machine, level: Isolation, index: 
     checker, record, who = world.checker, _beside(world, machine), f"the reader {machine.name}"
     world.done[f"{'query' if index is None else 'index'} outside at {level!r}"] += 1
     unit_of_work = verbs_of(world, Terms(record.id, record.born_ms, 10_000, level, is_outside=True))
-    request = replace(THE_RANGE, index=index)
-    steps = unit_of_work.query(world.table_of(("lines", "")), request.arguments(), None)
     try:
         if index is not None and level is SERIALIZABLE:
+            steps = unit_of_work.query(world.table_of(("lines", "")), replace(THE_RANGE, index=index), None)
             yield from is_refused(machine, steps, f"{who} queries an index at {level!r}")
             return
-        there = in_the_range((yield from machine.driver.perform_steps(steps)))
+        there = yield from in_the_range(world, machine, unit_of_work, level, index)
     except TicketLockError:
         return
     keys = [key for key in world.keys if key[0] == "lines"]

@@ -150,6 +150,12 @@ VARIANTS: Mapping[str, Variant] = {
             cast=PREFETCHES,
         ),
         Variant(
+            "a page of an index after an own item begins with what was before it",
+            by("pages"),
+            ((Querying, "_own", changes.own_without_what_it_follows),),
+            cast=PREFETCHES,
+        ),
+        Variant(
             "an index that is read at another level than was asked for",
             by("levels"),
             ((UnitOfWork, "query", changes.query_at_committed),),

@@ -1,6 +1,6 @@
 """The tables of the simulated world of units, and its requests: what each decides, and which faults may affect it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from botocore.exceptions import ClientError
@@ -22,11 +22,17 @@ TABLES: Mapping[str, tuple[str, ...]] = {
     LOCKS: ("pk",),
 }
 MARKS = Marks("_tlu")
-INDEXES: Mapping[str, Mapping[str, Any]] = {
-    "whole": {"ProjectionType": "ALL"},
-    "listed": {"ProjectionType": "INCLUDE", "NonKeyAttributes": ["list"]},
+RANKED, RANK = "ranked", "rank"
+INDEXES: Mapping[str, tuple[tuple[str, ...], Mapping[str, Any]]] = {
+    "whole": (("pk", "sk"), {"ProjectionType": "ALL"}),
+    "listed": (("pk", "sk"), {"ProjectionType": "INCLUDE", "NonKeyAttributes": ["list"]}),
+    RANKED: (("pk", RANK), {"ProjectionType": "ALL"}),
 }
-"""What the indexes of the table with ranges have of its items. The second one does not show whether one is marked."""
+"""The keys of the indexes of the table with ranges, and what they have of its items.
+
+The second one does not show whether an item is marked. In the third one all items have the same rank; an item that was
+made by a blind append has none.
+"""
 OWNERS = ("owner 1", "owner 2")
 ELEMENTS = "list"
 
@@ -37,17 +43,24 @@ def create_tables(memory: MemoryDynamoDB) -> None:
     for name, keys in TABLES.items():
         if name == UNITS:
             continue
-        schema = [{"AttributeName": key, "KeyType": role} for key, role in zip(keys, ("HASH", "RANGE"), strict=False)]
         indexes: list[Any] = [
-            {"IndexName": index, "KeySchema": schema, "Projection": projection} for index, projection in INDEXES.items()
+            {"IndexName": index, "KeySchema": _schema(its_keys), "Projection": projection}
+            for index, (its_keys, projection) in INDEXES.items()
         ]
+        is_indexed = name == "lines"
         memory.create_table(
             TableName=name,
-            KeySchema=schema,
-            **({"GlobalSecondaryIndexes": indexes} if name == "lines" else {}),
-            AttributeDefinitions=[{"AttributeName": key, "AttributeType": "S"} for key in keys],
+            KeySchema=_schema(keys),
+            **({"GlobalSecondaryIndexes": indexes} if is_indexed else {}),
+            AttributeDefinitions=[
+                {"AttributeName": key, "AttributeType": "S"} for key in (*keys, *[RANK] * is_indexed)
+            ],
             BillingMode="PAY_PER_REQUEST",
         )
+
+
+def _schema(keys: Sequence[str]) -> list[Any]:
+    return [{"AttributeName": key, "KeyType": role} for key, role in zip(keys, ("HASH", "RANGE"), strict=False)]
 
 
 def key_of(key: Key) -> dict[str, str]:

@@ -120,6 +120,14 @@ def known_by_any_read(self: Querying, place: ItemState) -> bool:
     return place.is_written if is_newest else place.is_read
 
 
+def own_without_what_it_follows(self: Querying) -> tuple[Any, None]:
+    """Where a page of an index follows an item of the unit, the table's items at that position are shown again."""
+    return _OWN(self)[0], None
+
+
+_OWN = Querying._own
+
+
 def query_at_committed(self: UnitOfWork, table: Any, given: Any, isolation: Any) -> ForkingSteps[Any]:
     """An index is silently read at COMMITTED, whatever its caller has asked for."""
     return _QUERY(self, table, given, isolation if given.index is None else COMMITTED)

@@ -340,9 +340,17 @@ class Network:
         """A copy of a request arrives long after its sender has given it up."""
         self.checker.step += 1
         copy = self.late.pop(which)
-        if self.time.now_ms - copy.signed_ms <= LATEST_MS:
-            self.checker.notes(f"a late copy arrives of {in_short(copy.call)}")
-            self.service.performs(copy.call, None)
+        self._arrives_late(copy.call, copy.signed_ms)
+
+    def outlives_its_sender(self, pending: Pending) -> None:
+        """What a crashed machine had sent arrives."""
+        self._arrives_late(pending.call, pending.signed_ms)
+
+    def _arrives_late(self, call: Call, signed_ms: float) -> None:
+        """A request arrives that nobody waits for: it is refused once its signature is too old."""
+        if self.time.now_ms - signed_ms <= LATEST_MS:
+            self.checker.notes(f"nobody waits for {in_short(call)}, and it arrives")
+            self.service.performs(call, None)
 
     def abandons(self, work: AtWork) -> None:
         """The sender of a transaction stops waiting for its answer, and the service continues it."""

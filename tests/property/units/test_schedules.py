@@ -3,14 +3,19 @@
 from dataclasses import replace
 
 import pytest
-from property.chance import Seeded
+from property.chance import Recorded, Seeded
 from property.failures import FAILURES, kind_of
+from property.faults import LATEST_MS
 from property.report import all_from, first_broken
 from property.units.broken import VARIANTS, Variant, by
+from property.units.calls import UNITS
 from property.units.every import KINDS, Kind, every
+from property.units.machines import NONE
 from property.units.proof import ENOUGH, all_of, random_ones
+from property.units.world import UnitsWorld
 
 from ticketlock.units._commit import _commit
+from ticketlock.wire._actions import Actions, Call
 
 pytestmark = pytest.mark.shows(
     "atomicity",
@@ -40,11 +45,11 @@ BEGINS_AT = {
     "a commit of a saved unit in any state": 177,
     "a commit of a saved unit without rev": 202,
     "a commit that makes a record where there is none": 1306,
-    "a committed read of what the unit has read before": 311,
+    "a committed read of what the unit has read before": 431,
     "a correction of an item that may be finished": 236,
     "a cut under read locks that may be gone": 223,
     "a cut without a second read of the heads": 77,
-    "a cut without what the unit has read before": 86,
+    "a cut without what the unit has read before": 257,
     "a guard that is read after the items": 141,
     "a name that is given up by a counter": 242,
     "a name whose receipt was deleted counts as used": 44,
@@ -63,16 +68,16 @@ BEGINS_AT = {
     "a unit resumed without its checks": 442,
     "a unit that only reads, and is not validated": 529,
     "an end of an owner that reads its units before it refuses saves": 322,
-    "an index with what was only read for later": 269,
-    "an item and its guard in one transaction": 315,
+    "an index with what was only read for later": 727,
+    "an item and its guard in one transaction": 1089,
     "commit checks that ignore marks": 342,
-    "commit of any state": 382,
+    "commit of any state": 494,
     "heads read beside transactions": 1998,
     "marked: what was read is validated in a request before the commit": 500,
     "marks after the lease": 421,
     "native checks that ignore marks": 138,
     "native writes that ignore marks": 83,
-    "read locks after the lease": 1698,
+    "read locks after the lease": 177,
     "rollback of any state": 52,
     "wound without order": 101,
 }
@@ -116,6 +121,20 @@ def test_what_catches_broken_units_is_shown_again_by_its_seed() -> None:
     with variant.instead(), pytest.raises(FAILURES) as failure:
         variant.run(Seeded(caught.seed))
     assert kind_of(failure.value) == caught.promise
+
+
+@pytest.mark.parametrize("arrives", [True, False])
+def test_what_a_machine_had_sent_when_it_crashed_arrives_unless_its_signature_is_too_old(arrives: bool) -> None:
+    it_arrives_and_none_continues = Recorded([1, 2])
+    world = UnitsWorld(it_arrives_and_none_continues, NONE, [], is_append_only=True)
+    machine = world.add("a", sends_a_row, rate=1)
+    world.let_time_pass(LATEST_MS if arrives else LATEST_MS + 1)
+    world._crashes(machine)
+    assert len(world.service.memory.items(UNITS)) == arrives
+
+
+def sends_a_row(*_: object) -> Actions[None]:
+    yield Call("dynamodb", "put_item", {"TableName": UNITS, "Item": {"unit": {"S": "one"}, "row": {"S": "w#1#00000"}}})
 
 
 def test_an_unexpected_error_does_not_count_as_caught() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from boto3.dynamodb.conditions import Key as KeyOf
 from kit.invariants import Broken
-from property.units.calls import ELEMENTS, INDEXES, LOCKS, MARKS, UNITS, key_of
+from property.units.calls import ELEMENTS, INDEXES, LOCKS, MARKS, RANK, RANKED, UNITS, key_of
 from property.units.checker import COMMITTED as REPORTED_COMMITTED
 from property.units.checker import NOT_COMMITTED, REPEATED, SAVED, Key, Record, Value
 from property.units.machines import BESIDE, Machine
@@ -44,6 +44,7 @@ OF_RANGES = (SERIALIZABLE, COMMITTED, UNCOMMITTED)
 KINDS_DONE = (
     *(f"{verb} at {level!r}" for verb in ("get", "get all") for level in Isolation),
     *(f"{verb} at {level!r}" for verb in ("query", "index", "query outside", "index outside") for level in OF_RANGES),
+    *(f"{of} {way}" for of in ("the range", *INDEXES) for way in ("at once", "in pages", "from item to item")),
     *("append", "blind", "check", "put", "delete", "prefetch", "update all", "put all", "delete all"),
     *("a refused put all", "a prefetch of what is blind", "a statement of what is unseen", "a query of what is unseen"),
     *("marks together", "marks together when resumed", "finishes behind", "resumes"),
@@ -51,7 +52,9 @@ KINDS_DONE = (
 )
 """All kinds of reads and statements, and ways to perform them: a search without one of them has not tested it."""
 APPEND = "SET #list = list_append(if_not_exists(#list, :none), :new)"
+APPEND_RANKED = f"{APPEND}, #rank = :rank"
 NAMES = {"#list": ELEMENTS}
+SAME_RANK = "all"
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +262,11 @@ def _has_let_go(world: UnitsWorld, unit: str, end: str) -> None:
         raise Broken(f"let go: {unit} ended as {end}, and other units that meet its marks wait for its lease")
 
 
-THE_RANGE = QueryRequest(key_condition=KeyOf("pk").eq("p"))
+THE_RANGE = QueryRequest(key_condition=KeyOf("pk").eq("p")).arguments()
+AT_ONCE: Mapping[str, Any] = {}
+IN_PAGES = ({"most_read": 1, "is_one_page": True}, {"most_read": 2, "is_one_page": True})
+FROM_ITEM_TO_ITEM = {"most_shown": 1}
+_MOST_PAGES = 20
 
 
 def drawn_index(world: UnitsWorld) -> str:
@@ -267,9 +274,33 @@ def drawn_index(world: UnitsWorld) -> str:
     return names[world.chance.pick(len(names))]
 
 
-def in_the_range(found: Found) -> dict[Key, Value]:
-    """What a query of the range has returned."""
-    return {("lines", item["sk"]["S"]): value_of(PYTHON.to_caller(item)) for item in found.items}
+def in_the_range(
+    world: UnitsWorld, machine: Machine, unit_of_work: UnitOfWork, level: Isolation, index: str | None = None
+) -> Actions[dict[Key, Value]]:
+    """What a query returns: at once, in the pages of ``unit.client``, or from item to item; in one of both orders."""
+    # Outside of units, each page would be of an instant of its own.
+    is_whole = unit_of_work.terms.is_outside and level is SERIALIZABLE
+    ways = (AT_ONCE,) if is_whole else (AT_ONCE, AT_ONCE, *IN_PAGES, FROM_ITEM_TO_ITEM)
+    way = ways[world.chance.pick(len(ways))]
+    named = "at once" if way is AT_ONCE else "in pages" if way in IN_PAGES else "from item to item"
+    world.done[f"{index or 'the range'} {named}"] += 1
+    given = replace(THE_RANGE, index=index, is_forward=world.chance.pick(2) == 0, **way)
+    there, pages = dict[Key, Value](), 0
+    while True:
+        steps = unit_of_work.query(world.table_of(("lines", "")), given, level)
+        found: Found = yield from machine.driver.perform_steps(steps)
+        for item in found.items:
+            key = ("lines", item["sk"]["S"])
+            if key in there:
+                raise Broken(f"pages: {unit_of_work.terms.id} has found {key} twice by one query of {index}")
+            there[key] = value_of(PYTHON.to_caller(item))
+        if found.last_key is None:
+            return there
+        pages += 1
+        if pages == _MOST_PAGES:
+            raise Broken(f"pages: {unit_of_work.terms.id} reads {index} without coming to its end: {pages} pages")
+        after = found.items[-1] if way is FROM_ITEM_TO_ITEM else found.last_key
+        given = replace(given, after=after)
 
 
 def is_refused(machine: Machine, steps: ForkingSteps[Found], what: str) -> Actions[None]:
@@ -295,6 +326,7 @@ class OwnUnit:
     def __init__(self, world: UnitsWorld, machine: Machine, unit_of_work: UnitOfWork, record: Record) -> None:
         self.world, self.machine, self.unit_of_work, self.record = world, machine, unit_of_work, record
         self.new = {":new": [record.number], ":none": []}
+        self.ranked = set[Key]()
 
     def states(self, verb: str, keys: Sequence[Key]) -> Actions[None]:
         """One statement."""
@@ -320,12 +352,12 @@ class OwnUnit:
             if self._number_is_in(key):
                 return
             world.done[verb] += 1
-            steps = unit_of_work.evaluate(self._statement("append", key), blind=verb == "blind")
+            steps = unit_of_work.evaluate(self._statement(verb, key), blind=verb == "blind")
             before, after = yield from perform(steps)
             if after is None:
                 self.record.blind.add(key)
             else:
-                self._became("append", key, before, after, began)
+                self._became(verb, key, before, after, began)
         elif verb == "check":
             world.done[verb] += 1
             there, not_there = "attribute_exists(#list)", "attribute_not_exists(#list)"
@@ -363,10 +395,14 @@ class OwnUnit:
     def _statement(self, kind: str, key: Key, condition: str | None = None) -> StatementRequest:
         table, python_key = self.world.table_of(key), key_of(key)
         names = None if condition is None else NAMES
-        if kind == "append":
+        if kind == "blind":
+            # One that writes the key of an index is never sent blindly.
             return StatementRequest("update", table, python_key, update=APPEND, values=self.new, names=NAMES)
+        if kind == "append":
+            names, values = {**NAMES, "#rank": RANK}, {**self.new, ":rank": SAME_RANK}
+            return StatementRequest("update", table, python_key, update=APPEND_RANKED, values=values, names=names)
         if kind == "put":
-            item = {**python_key, ELEMENTS: [self.record.number]}
+            item = {**python_key, RANK: SAME_RANK, ELEMENTS: [self.record.number]}
             return StatementRequest("put", table, item, condition=condition, names=names)
         if kind == "delete":
             return StatementRequest("delete", table, python_key)
@@ -377,7 +413,11 @@ class OwnUnit:
         self.world.done["a statement of what is unseen"] += key in self.record.unseen
         self._meets(key, value_of(PYTHON.to_caller(before)), began)
         written = value_of(PYTHON.to_caller(after))
-        if kind == "append":
+        if kind in ("append", "put"):
+            self.ranked.add(key)
+        elif kind == "delete":
+            self.ranked.discard(key)
+        if kind in ("append", "blind"):
             self._writes(key, (*(self._own(key) or ()), self.record.number), written)
         elif kind == "put":
             self._writes(key, (self.record.number,), written)
@@ -404,8 +444,7 @@ class OwnUnit:
         if self.unit_of_work.terms.isolation is READ_LOCK and level is SERIALIZABLE:
             level = COMMITTED
         world.done[f"query at {level!r}"] += 1
-        steps = self.unit_of_work.query(world.table_of(("lines", "")), THE_RANGE.arguments(), level)
-        there = in_the_range((yield from self.machine.driver.perform_steps(steps)))
+        there = yield from in_the_range(world, self.machine, self.unit_of_work, level)
         keys = [key for key in world.keys if key[0] == "lines"]
         own = {key for key in keys if key in record.seen or key in record.writes or key in record.blind}
         missed = {key for key in keys if key not in there and key not in own}
@@ -423,16 +462,16 @@ class OwnUnit:
         world, record = self.world, self.record
         level, index = [COMMITTED, UNCOMMITTED, SERIALIZABLE][world.chance.pick(3)], drawn_index(world)
         world.done[f"index at {level!r}"] += 1
-        request = replace(THE_RANGE, index=index)
-        steps = self.unit_of_work.query(world.table_of(("lines", "")), request.arguments(), level)
         if level is SERIALIZABLE:
+            steps = self.unit_of_work.query(world.table_of(("lines", "")), replace(THE_RANGE, index=index), level)
             yield from is_refused(self.machine, steps, f"{record.id} queries an index at {level!r}")
             return
-        there = in_the_range((yield from self.machine.driver.perform_steps(steps)))
+        there = yield from in_the_range(world, self.machine, self.unit_of_work, level, index)
         for key in record.blind & there.keys():
             self._meets(key, there[key], began)
-        for key in record.writes:
-            if key[0] == "lines" and record.seen.get(key, ()) is None and record.writes[key] != there.get(key):
+        new = (key for key in record.writes if key[0] == "lines" and record.seen.get(key, ()) is None)
+        for key in new:
+            if record.writes[key] != there.get(key) and (index != RANKED or key in self.ranked):
                 raise Broken(f"own reads: {record.id} has {record.writes[key]} in {key}, and read {there.get(key)}")
         for key, value in there.items():
             if key in record.writes or key in record.seen:

@@ -320,7 +320,7 @@ class UnitsWorld:
         for strand in victim.strands:
             pending = strand.pending
             if pending is not None and not pending.is_over and not pending.is_at_work and self.chance.pick(2):
-                self.service.performs(pending.call, None)
+                self.network.outlives_its_sender(pending)
         self.crash(victim)
         if self.chance.pick(3) < 2 and len(self.machines) < 9:
             self.add(f"{victim.name}'", self.scripts[victim.name])

@@ -163,8 +163,10 @@ class PartitionQuery:
         """Where an item is in the range; items of an index may share a position."""
         return tuple(order_of(item[key.name])[1] for key in self.keys if key.role == "RANGE")
 
-    def start_key(self, item: Attributes) -> Attributes:
-        """The key of an item, as the start key of what follows it."""
+    def start_key(self, item: Attributes) -> Attributes | None:
+        """The key of an item, as the start key of what follows it; None if nothing can follow it."""
+        if self.is_of_one_item:
+            return None
         return {name: item[name] for name in (*self.table.key_names, *(key.name for key in self.keys))}
 
 
@@ -226,7 +228,7 @@ def _has_to_be_fetched(index: Index, expressions: Expressions, given: QueryArgum
     return bool(missing) or (given.selects_all and index.projected is not None)
 
 
-def _after(checked: PartitionQuery, given: Attributes) -> Attributes:
+def _after(checked: PartitionQuery, given: Attributes) -> Attributes | None:
     said, table = checked.given.words["after"], checked.table
     for key in (*table.schema.keys, *checked.keys):
         try:
@@ -288,10 +290,10 @@ class Querying:
 
     def steps(self) -> ForkingSteps[Found]:
         given, shown, read = self._asked.given, list[Attributes](), 0
+        if given.after is not None and self._asked.is_of_one_item:
+            return Found([], 0, None)
         own, first = self._own()
         after = self._asked.after
-        if after is not None and self._asked.is_of_one_item:
-            return Found([], 0, None)
         while True:
             limit = self._limit(len(shown), read)
             reply: Reply = yield self._request(after, limit)
@@ -299,16 +301,14 @@ class Querying:
             if first is not None:
                 # At one position the table's items come before the unit's own: earlier pages returned them.
                 rows = [row for row in rows if self._position(row) != self._position(first)]
-            is_last = reply.last_key is None or self._asked.is_of_one_item
-            after = None if is_last else canonical_item(dict(reply.last_key or {}))
+            after = None if reply.last_key is None else self._asked.start_key(canonical_item(dict(reply.last_key)))
             for row in self._merged(rows, own, after):
                 self._keep(row)
                 read += 1
                 if self._asked.expressions.shows(row.image):
                     shown.append(self._asked.expressions.projected(row.image))
                 if read == given.most_read or len(shown) == given.most_shown:
-                    is_last = self._asked.is_of_one_item
-                    return Found(shown, read, None if is_last else self._asked.start_key(row.image))
+                    return Found(shown, read, self._asked.start_key(row.image))
             is_whole_page = limit is None or len(reply.items) < limit or self._asked.is_fetched
             # A page that ended before `first` would be continued by what comes before it.
             is_behind = first is not None and after is not None and self._position(first) == self._asked.position(after)
