@@ -63,7 +63,7 @@ BEGINS_AT = {
     "no room beside a holder": 502,
     "past the count without checking the room": 636,
     "room by the number before": 37,
-    "without the condition PARKED_AS_I_SAW": 46,
+    "without the condition PARKED_AS_I_SAW": 958,
 }
 """The seeds at which the search for a variant begins, where it would take seconds from 0. All others come after it."""
 CAUGHT_BY_EVERY = (

@@ -21,6 +21,8 @@ from ticketlock.errors import (
     UnitRolledBack,
 )
 from ticketlock.units import Unit
+from ticketlock.units._commit import _marked
+from ticketlock.units._records import _packing
 
 LATER_S = LEASE_S + COPIES_S
 # Between two polls of a unit that waits for an older one.
@@ -321,6 +323,33 @@ def test_a_process_that_slept_past_its_lease_writes_down_nothing(
         unit.commit()
     assert slept
     assert set(books.rows(unit.id)) == {"head"}
+    assert books.balance(account) == 100
+
+
+@pytest.mark.shows("nothing left", "wrong clocks")
+@THREADS_ONLY
+@pytest.mark.parametrize("gone", [False, True], ids=["closed", "gone"])
+def test_a_process_whose_clock_stood_still_deletes_rows_that_it_wrote_after_its_records_end_and_writes_no_more(
+    books: Books, ann: Party, ben: Party, account: Key, gone: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module, name, value in [(_packing, "_PIECE_BYTES", 3_000), (_marked, "_AT_ONCE", 2)]:
+        monkeypatch.setattr(module, name, value)
+    unit, rows_after = ann.begin(engine="marked"), list[str]()
+
+    def is_frozen() -> None:
+        for _ in range(2):
+            books.clock.freeze(LATER_S)
+            ben.units.sweep()
+        if gone:
+            forget(books, ben, unit)
+
+    unit.put(ann.accounts, {**account, "balance": 0, "long": LONG})
+    before_the_nth(ann, 3, is_frozen, "PutItem")
+    before_the_nth(ann, 4, lambda: rows_after.append("one more"), "PutItem")
+    with pytest.raises(UnitForgotten if gone else UnitRolledBack):
+        unit.commit()
+    assert not rows_after
+    assert set(books.rows(unit.id)) == (set() if gone else {"head"})
     assert books.balance(account) == 100
 
 

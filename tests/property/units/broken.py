@@ -407,6 +407,14 @@ VARIANTS: Mapping[str, Variant] = {
             cast=INSERTS,
         ),
         Variant(
+            "rows that are written after their record's end, and stay",
+            by("nothing left"),
+            ((_unit_of_work, "MarkedCommit", changes.MarkedThatWritesAfterTheEnd),),
+            Faults({"freeze": 60}),
+            Caps(actions=2, inline_bytes=0),
+            cast=SLEEPERS,
+        ),
+        Variant(
             "a transaction that is repeated after its token is forgotten",
             by("atomicity"),
             ((TransactWrite, "repeatable_for_ms", changes.FOR_EVER_MS),),

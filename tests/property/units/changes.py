@@ -203,6 +203,19 @@ def read_unread_by_marks(self: UnitOfWork, places: Sequence[ItemState]) -> Forki
 _READ_UNREAD = UnitOfWork._read_unread
 
 
+class MarkedThatWritesAfterTheEnd(MarkedCommit):
+    """All rows are written under one look at the lease, and stay if their record has ended meanwhile."""
+
+    def _write_down(self, pieces: Sequence[bytes]) -> ForkingSteps[None]:
+        yield from self._keep_lease()
+        renew_at_ms, self._renew_at_ms = self._renew_at_ms, 10**15
+        yield from super()._write_down(pieces)
+        self._renew_at_ms = renew_at_ms
+
+    def _undo(self, reply: Reply) -> ForkingSteps[None]:
+        return super()._undo(replace(reply, applied=True))
+
+
 class MarkedThatReportsBefore(MarkedCommit):
     """Reports its end before the record says so."""
 

@@ -142,9 +142,7 @@ class MarkedCommit:
         if not state.is_committed:
             reply = yield from self._roll_back()
             if reply.applied or not _is_committed(reply.item):
-                if reply.applied or reply.item is not None:
-                    state.note("is ruled out")
-                yield from self._unmark_all()
+                yield from self._undo(reply)
                 return
             state.note("decision is applied")
         yield from self._finish(self._entries)
@@ -173,12 +171,10 @@ class MarkedCommit:
         )
 
     def _write_down(self, pieces: Sequence[bytes]) -> ForkingSteps[None]:
-        if pieces:
+        for batch in chunks(list(enumerate(pieces)), _AT_ONCE):
             yield from self._keep_lease()
-        put, until_ms = self._records.put_piece, self._ends_local_ms
-        for batch in chunks([put(self._head, at, piece, until_ms) for at, piece in enumerate(pieces)], _AT_ONCE):
-            failed = None
-            for reply in (yield Together(tuple(batch))):
+            failed, put, until_ms = None, self._records.put_piece, self._ends_local_ms
+            for reply in (yield Together(tuple(put(self._head, at, piece, until_ms) for at, piece in batch))):
                 if isinstance(reply, TableError):
                     failed = reply
                 else:
@@ -362,9 +358,7 @@ class MarkedCommit:
         if not reply.applied and _is_committed(reply.item):
             self._commit.state.note("decision is applied")
             return True
-        if reply.applied or reply.item is not None:
-            self._commit.state.note("is ruled out")
-        yield from self._unmark_all()
+        yield from self._undo(reply)
         if self._commit.state.may_decide_late:
             raise self._ended(None) from error
         if isinstance(error, OutcomeUnknown):
@@ -380,16 +374,28 @@ class MarkedCommit:
 
     # Afterwards.
 
+    def _undo(self, reply: Reply) -> ForkingSteps[None]:
+        """Remove what a unit that is rolled back, or forgotten, may have left; the reply is that of the rollback."""
+        if reply.applied or reply.item is not None:
+            self._commit.state.note("is ruled out")
+        yield from self._unmark_all()
+        if not reply.applied and (reply.item is None or UnitRecord.of(reply.item).is_closed):
+            # A process whose clock had stopped may have written rows since: no sweep finds them.
+            yield from self._try_all(self._records.delete_pieces(self._head), "a row")
+
     def _unmark_all(self) -> ForkingSteps[None]:
         """Remove the marks that may exist. What fails is left to the processes that meet them."""
         unmarked = []
         for place in self._standing.values():
             mark = Mark(self._head.unit, INSERT if place.seen is None else "write")
             unmarked.append(unmark(Marked.of(place.table, place.key, mark), self._marks))
-        for batch in chunks(unmarked, _AT_ONCE):
+        yield from self._try_all(unmarked, "a mark")
+
+    def _try_all(self, requests: Sequence[Request], what: str) -> ForkingSteps[None]:
+        for batch in chunks(requests, _AT_ONCE):
             for reply in (yield Together(tuple(batch))):
                 if isinstance(reply, TableError):
-                    _log.warning("a mark of the unit %s is not removed yet: %s", self._head.unit, reply)
+                    _log.warning("%s of the unit %s is not removed yet: %s", what, self._head.unit, reply)
 
     def _finish_somewhere(self) -> ForkingSteps[None]:
         """Finish the items, behind the caller or before it goes on."""
