@@ -74,10 +74,10 @@ def test_each_lease_is_renewed_at_its_own_half_life(place: Emulated, entity: str
 
 @pytest.mark.parametrize("how", ["without a heartbeat", "released", "detached", "lost"])
 def test_a_lease_without_a_heartbeat_or_whose_hold_has_ended_here_is_not_renewed(
-    place: Emulated, entity: str, told: Told, how: str
+    moved: Moved, entity: str, told: Told, how: str
 ) -> None:
     wire = Wire()
-    locks = place.client(wire=wire, lease=SHORT_S)
+    locks = moved.client(wire=wire, lease=SHORT_S)
     lease = locks.acquire(entity, owner="build-7", heartbeat=how != "without a heartbeat", **told.wishes())
     if how == "released":
         lease.release()
@@ -86,29 +86,31 @@ def test_a_lease_without_a_heartbeat_or_whose_hold_has_ended_here_is_not_renewed
             lease.detach()
         assert locks.resume(entity, "build-7", heartbeat=False).fencing_token == lease.fencing_token
     elif how == "lost":
-        place.lose(entity)
+        moved.lose(entity)
+        moved.clock.advance(RENEWED_BY_S)
         until(lambda: told.news == ["lost"])
         with pytest.raises(LockLost):
             lease.renew()
     renewed = wire.renewals(entity)
-    _let_renewals_be_due(locks, wire, entity)
+    _let_renewals_be_due(moved, locks, wire, entity)
     assert wire.renewals(entity) == renewed
 
 
 def test_a_renewal_in_progress_during_the_release_neither_revives_the_lease_nor_is_retried(
-    place: Emulated, entity: str, told: Told
+    moved: Moved, entity: str, told: Told
 ) -> None:
     wire = Wire()
-    locks = place.client(wire=wire, lease=SHORT_S)
+    locks = moved.client(wire=wire, lease=SHORT_S)
     lease = locks.acquire(entity, **told.wishes())
     with wire.renewals_held_back(entity) as gate:
+        moved.clock.advance(RENEWED_BY_S)
         until(gate.reached.is_set)
         lease.release()
         renewed = wire.renewals(entity)
-    _let_renewals_be_due(locks, wire, entity)
+    _let_renewals_be_due(moved, locks, wire, entity)
     assert wire.renewals(entity) == renewed
     assert not lease.is_held()
-    assert place.is_free(entity)
+    assert moved.is_free(entity)
     assert told.news == []
 
 
@@ -308,10 +310,12 @@ def test_danger_so_early_that_no_heartbeat_can_renew_before_is_refused(moved: Mo
     assert locks.acquire(entity, danger=46, heartbeat=False)
 
 
-def _let_renewals_be_due(locks: LockClient, wire: Wire, entity: str) -> None:
-    """Two renewals of another lock of the client show that enough time has passed."""
+def _let_renewals_be_due(moved: Moved, locks: LockClient, wire: Wire, entity: str) -> None:
+    """Each renewal of another lock of the client shows that what was due has been sent."""
     control = locks.acquire(f"{entity}, control")
-    until(lambda: wire.renewals(control.entity) >= 2, "renewals of the control lock")
+    for sent in (1, 2):
+        moved.clock.advance(RENEWED_BY_S)
+        until(lambda: wire.renewals(control.entity) >= sent, "renewals of the control lock")  # noqa: B023 called at once
 
 
 def _let_a_lease_be_lost(moved: Moved, entity: str) -> None:

@@ -45,7 +45,6 @@ RARELY_CAUGHT = {
 }
 BEGINS_AT = {
     "a grant to an owner that holds already": 44,
-    "a last try whose answer is ignored": 29,
     "a late mint that puts the time of the last ticket back": 630,
     "a least time that is not held": 45,
     "a limit that hides a deployment": 89,
@@ -55,13 +54,11 @@ BEGINS_AT = {
     "a release that grants the lock to a waiter that has left": 67,
     "a release that treats every refusal as its own earlier attempt": 143,
     "a row that is put again": 530,
-    "a row that is shortened whatever became of it": 36,
     "a second row of a waiter that a release grants the lock": 110,
     "a sweep that lowers the count": 169,
     "a take-over of ten at most": 57,
     "a withdrawal that does nothing": 28,
     "no room beside a holder": 502,
-    "past the count without checking the room": 636,
     "room by the number before": 37,
     "without the condition PARKED_AS_I_SAW": 958,
 }
