@@ -121,9 +121,11 @@ class Slices:
                     seeds, found = range(before.start, seeds.stop), total
                 joined.append((seeds, found))
             lines += [self._line(world, *each, commit=commit) for each in joined]
-        whole = self.file.with_suffix(".joined")
-        whole.write_text("".join(lines))
-        whole.replace(self.file)
+        # What was joined already, and has not grown, keeps its commit.
+        if len(lines) < len(self.file.read_text().splitlines()):
+            whole = self.file.with_suffix(".joined")
+            whole.write_text("".join(lines))
+            whole.replace(self.file)
 
     def _known_of(self, world: str) -> list[range]:
         """Ranges that were searched before, of those that are asked for, none in another; the longest of each seed."""

@@ -95,7 +95,8 @@ def test_ranges_that_follow_one_another_are_joined_and_still_count(tmp_path: Pat
     for first in (0, 250, 1_000):
         search(Slices(first, 250, file, code("one")))
     search(Slices(0, 250, file, code("another")))
-    Slices(0, 0, file, code("one")).join({"units": Found.of, "locks": Found.of}, "c0ffee")
+    for commit in ("c0ffee", "a later one, to which nothing was added"):
+        Slices(0, 0, file, code("one")).join({"units": Found.of, "locks": Found.of}, commit)
     assert [json.loads(line)["commit"] for line in file.read_text().splitlines()] == ["c0ffee"] * 2
     seeds, total = search(Slices(0, 1_250, file, code("one")))
     assert seeds == list(range(500, 1_000))
