@@ -55,7 +55,6 @@ BEGINS_AT = {
     "a query that hides what it has not shown before": 136,
     "a read lock without the version that was read": 113,
     "a reader treats a missing record as rolled back": 273,
-    "a result that is kept by a request after the commit": 64,
     "a save that does not remember its step": 159,
     "a snapshot of more absent items than one transaction reads": 528,
     "a snapshot that ignores marks": 63,
